@@ -30,14 +30,14 @@ class Contexts:
     """All contexts, and the name of the current one."""
 
     current: str = ""
-    known: dict[str, Context] = field(default_factory=dict)
+    by_name: dict[str, Context] = field(default_factory=dict)
 
     def get(self, name: str) -> Context:
         """Return a context by its name."""
-        if name not in self.known:
-            names = ", ".join(sorted(self.known)) or "none"
+        if name not in self.by_name:
+            names = ", ".join(sorted(self.by_name)) or "none"
             raise CommandError(f'context "{name}" does not exist; known contexts: {names}', ExitCode.NOT_FOUND)
-        return self.known[name]
+        return self.by_name[name]
 
 
 def folder() -> Path:
@@ -54,9 +54,9 @@ def load() -> Contexts:
 
     path = folder() / "config.yaml"
     try:
-        written = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        known = {name: Context(name=str(name), **fields) for name, fields in (written.get("contexts") or {}).items()}
-        return Contexts(str(written.get("current") or ""), known)
+        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        by_name = {name: Context(name=str(name), **fields) for name, fields in (document.get("contexts") or {}).items()}
+        return Contexts(str(document.get("current") or ""), by_name)
     except FileNotFoundError:
         return Contexts()
     except (yaml.YAMLError, TypeError, AttributeError, OSError) as error:
@@ -67,11 +67,11 @@ def save(contexts: Contexts) -> None:
     """Write the contexts, readable only by the user."""
     import yaml
 
-    written = {
+    document = {
         name: {field: value for field, value in asdict(context).items() if value and field != "name"}
-        for name, context in sorted(contexts.known.items())
+        for name, context in sorted(contexts.by_name.items())
     }
-    text = yaml.safe_dump({"current": contexts.current, "contexts": written}, sort_keys=False)
+    text = yaml.safe_dump({"current": contexts.current, "contexts": document}, sort_keys=False)
     _write_private(folder() / "config.yaml", text)
 
 

@@ -74,12 +74,12 @@ class Deadline:
         timer.daemon = True
         if self._notice is not None:
             timer.start()
-        begun = time.monotonic()
+        start = time.monotonic()
         try:
             with _ended_after(self._left):
                 yield seconds
         finally:
-            self._left -= time.monotonic() - begun
+            self._left -= time.monotonic() - start
             timer.cancel()
 
 
@@ -104,13 +104,13 @@ def _ended_after(seconds: float) -> Iterator[None]:
 
 
 def _seconds_of_variable() -> float:
-    written = os.environ.get(VARIABLE, "")
+    value = os.environ.get(VARIABLE, "")
     try:
-        seconds = float(written or _SECONDS)
+        seconds = float(value or _SECONDS)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise CommandError(f"{VARIABLE}={written} must be a positive number of seconds, such as 60", ExitCode.USAGE)
+        raise CommandError(f"{VARIABLE}={value} must be a positive number of seconds, such as 60", ExitCode.USAGE)
     return seconds
 
 

@@ -40,8 +40,8 @@ class LocalAnswer(NamedTuple):
 
 def body_of(message: Mapping[str, Any]) -> bytes:
     """Return the exact bytes of a message, which are signed."""
-    written = str(message["body"])
-    return base64.b64decode(written) if message.get("body_encoding") == "base64" else written.encode()
+    body = str(message["body"])
+    return base64.b64decode(body) if message.get("body_encoding") == "base64" else body.encode()
 
 
 class LocalReceiver:
@@ -72,27 +72,27 @@ class LocalReceiver:
         """Send a message with its headers and its exact bytes; redirections are not followed."""
         import httpx
 
-        begun = time.monotonic()
+        start = time.monotonic()
         headers = {str(name): str(value) for name, value in message["headers"].items()}
         try:
             with self._client.stream("POST", self.url, content=body_of(message), headers=headers) as answer:
-                milliseconds = _since(begun)
-                body = b"" if answer.is_success else self._beginning(answer, begun)
+                milliseconds = _since(start)
+                body = b"" if answer.is_success else self._beginning(answer, start)
                 return LocalAnswer(answer.status_code, milliseconds, body=body.decode(errors="replace"))
         except httpx.TimeoutException:
-            return LocalAnswer(0, _since(begun), f"no answer in {self._seconds:g} s")
+            return LocalAnswer(0, _since(start), f"no answer in {self._seconds:g} s")
         except (httpx.HTTPError, OSError) as error:
-            return LocalAnswer(0, _since(begun), str(error) or type(error).__name__)
+            return LocalAnswer(0, _since(start), str(error) or type(error).__name__)
 
-    def _beginning(self, answer: Any, begun: float) -> bytes:
+    def _beginning(self, answer: Any, start: float) -> bytes:
         """Return the beginning of a body, however slowly it comes."""
         body = b""
         for chunk in answer.iter_raw():
             body += chunk
-            if len(body) >= _MOST_OF_ANSWER or time.monotonic() - begun > self._seconds:
+            if len(body) >= _MOST_OF_ANSWER or time.monotonic() - start > self._seconds:
                 break
         return body[:_MOST_OF_ANSWER]
 
 
-def _since(begun: float) -> int:
-    return round((time.monotonic() - begun) * 1000)
+def _since(start: float) -> int:
+    return round((time.monotonic() - start) * 1000)

@@ -52,7 +52,7 @@ def context_names(incomplete: str) -> list[str]:
     """Return the names of contexts."""
     from hookwright_cli import contexts
 
-    return _beginning_with(incomplete, lambda: sorted(contexts.load().known))
+    return _beginning_with(incomplete, lambda: sorted(contexts.load().by_name))
 
 
 def type_names(incomplete: str) -> list[str]:

@@ -96,9 +96,9 @@ def _saved(options: WayOptions, environ: Mapping[str, str]) -> Context:
     given = options.url or options.kubeconfig or options.kube_context or by_variables
     if options.plugin or (given and not name):
         return Context(name="")
-    known = contexts.load()
-    name = name or known.current
-    return known.get(name) if name else Context(name="")
+    configuration = contexts.load()
+    name = name or configuration.current
+    return configuration.get(name) if name else Context(name="")
 
 
 def open_way(options: WayOptions) -> "Way":
@@ -150,8 +150,8 @@ def exit_of(kind: str, context: Context) -> str:
     commands, name = [], context.name
     if not name and os.environ.get("HOOKWRIGHT_API_KEY"):
         # Without the key, a login that is the current context would count.
-        known = contexts.load()
-        name = known.current if known.current and known.get(known.current).url else ""
+        configuration = contexts.load()
+        name = configuration.current if configuration.current and configuration.get(configuration.current).url else ""
         commands = ["unset HOOKWRIGHT_API_KEY"]
     if name:
         commands.append(f"hookwright contexts delete {name}")

@@ -71,9 +71,9 @@ def log_in(
         expires_at=expires_at,
         namespace=str(me.get("organization", "")),
     )
-    known = contexts.load()
+    configuration = contexts.load()
     place = contexts.keep(context.name, credential)
-    _save_current(known, context)
+    _save_current(configuration, context)
     projects = ", ".join(one["name"] for one in me["projects"]) or "none"
     user = f"as {email}" if email else "with an API key"
     lines = [f"logged in to {url} {user}; projects: {projects}", f"context {context.name}, credential in {place}"]
@@ -83,9 +83,9 @@ def log_in(
     invocation.screen.one(document, lambda: "\n".join(lines))
 
 
-def _save_current(known: contexts.Contexts, context: Context) -> None:
-    known.known[context.name], known.current = context, context.name
-    contexts.save(known)
+def _save_current(configuration: contexts.Contexts, context: Context) -> None:
+    configuration.by_name[context.name], configuration.current = context, context.name
+    contexts.save(configuration)
 
 
 def _checked_url(url: str, *, insecure: bool) -> str:
@@ -104,9 +104,9 @@ def log_out(
     everywhere: Annotated[bool, option("--everywhere", None, "End all sessions of the user, on every device.")] = False,
 ) -> None:
     """Forget the credential of a context. The context stays, so that no command uses another way in silence."""
-    known = contexts.load()
-    name = invocation.options.context or known.current
-    context = known.get(name) if name else Context(name="")
+    configuration = contexts.load()
+    name = invocation.options.context or configuration.current
+    context = configuration.get(name) if name else Context(name="")
     if not context.url:
         raise CommandError("not logged in: no context has a login", ExitCode.NOT_FOUND)
     credential = contexts.credential_of(context.name)
@@ -138,16 +138,16 @@ def who_am_i(invocation: Invocation) -> None:
 
 def list_contexts(invocation: Invocation) -> None:
     """List the contexts."""
-    known = contexts.load()
+    configuration = contexts.load()
     rows = [
         {
-            "current": context.name == known.current,
+            "current": context.name == configuration.current,
             "name": context.name,
             "way": API if context.url else KUBECONFIG,
             "place": context.url or context.kube_context or context.kubeconfig,
             **{name: getattr(context, name) for name in ("project", "email", "namespace")},
         }
-        for _, context in sorted(known.known.items())
+        for _, context in sorted(configuration.by_name.items())
     ]
     columns = CONTEXTS if invocation.screen.form != "name" else CONTEXTS[1:]
     invocation.screen.rows(rows, columns, none="There are no contexts: the current context of the kubeconfig is used.")
@@ -155,27 +155,27 @@ def list_contexts(invocation: Invocation) -> None:
 
 def use_context(invocation: Invocation, name: ContextName) -> None:
     """Make a context the current one."""
-    known = contexts.load()
-    _save_current(known, known.get(name))
+    configuration = contexts.load()
+    _save_current(configuration, configuration.get(name))
     invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
 
 
 def set_context(invocation: Invocation, name: ContextName) -> None:
     """Make a context of a kubeconfig, or change the project or namespace of a context. It becomes the current one."""
-    known, fields = contexts.load(), ("url", "project", "namespace", "kubeconfig", "kube_context")
+    configuration, fields = contexts.load(), ("url", "project", "namespace", "kubeconfig", "kube_context")
     changes = {field: value for field in fields if (value := getattr(invocation.options, field))}
-    _save_current(known, replace(known.known.get(name, Context(name=name)), **changes))
+    _save_current(configuration, replace(configuration.by_name.get(name, Context(name=name)), **changes))
     invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
 
 
 def delete_context(invocation: Invocation, name: ContextName) -> None:
     """Delete a context and its credential."""
-    known = contexts.load()
-    known.get(name)
-    known.known.pop(name)
-    known.current = "" if known.current == name else known.current
+    configuration = contexts.load()
+    configuration.get(name)
+    configuration.by_name.pop(name)
+    configuration.current = "" if configuration.current == name else configuration.current
     contexts.forget(name)
-    contexts.save(known)
+    contexts.save(configuration)
     invocation.screen.one({"id": name}, lambda: f"context {name} deleted")
 
 

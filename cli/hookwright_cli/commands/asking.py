@@ -9,14 +9,14 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 def password(*, repeat: bool, prompt: str = "Password") -> str:
     """Return a password: one line of standard input, or an answer at the terminal."""
     if sys.stdin.isatty():
-        written = getpass.getpass(f"{prompt}: ")
-        if repeat and getpass.getpass(f"Repeat the {prompt.lower()}: ") != written:
+        secret = getpass.getpass(f"{prompt}: ")
+        if repeat and getpass.getpass(f"Repeat the {prompt.lower()}: ") != secret:
             raise CommandError("the two passwords differ; nothing was changed", ExitCode.USAGE)
     else:
-        written = sys.stdin.readline().rstrip("\r\n")
-    if not written:
+        secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
         raise CommandError("the password is empty; send it on standard input", ExitCode.USAGE)
-    return written
+    return secret
 
 
 def answer(question: str) -> str:

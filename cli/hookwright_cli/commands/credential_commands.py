@@ -39,10 +39,10 @@ def create_key(
         fields["scopes"] = [one for written in scope for one in written.split(",")]
     if expires:
         fields["expires_at"] = moment(expires, "--expires", datetime.now(UTC), ahead=True)
-    made = invocation.way.create_key(fields)
-    invocation.screen.one(made, lambda: str(made["key"]))
+    document = invocation.way.create_key(fields)
+    invocation.screen.one(document, lambda: str(document["key"]))
     invocation.screen.note(
-        f"key {made['id']} created with the scopes {', '.join(made['scopes'])}; it is not shown again"
+        f"key {document['id']} created with the scopes {', '.join(document['scopes'])}; it is not shown again"
     )
 
 
@@ -89,8 +89,8 @@ def create_user(
             raise
         advice = f"`hookwright users password {address}` changes the password"
         raise CommandError(f"the user {address} exists", ExitCode.CONFLICT, hint=advice) from None
-    made = {"email": address, "organization": organization, "role": role}
-    invocation.screen.one(made, lambda: f"{address} may log in to organization {organization} as {role}", name=address)
+    user = {"email": address, "organization": organization, "role": role}
+    invocation.screen.one(user, lambda: f"{address} may log in to organization {organization} as {role}", name=address)
 
 
 def set_password(
@@ -147,10 +147,10 @@ def verify_signature(
     It checks X-Service-Signature, or webhook-signature with webhook-id and webhook-timestamp.
     """
     headers = {}
-    for written in header:
-        name, separator, value = written.partition(":")
+    for line in header:
+        name, separator, value = line.partition(":")
         if not separator:
-            raise CommandError(f"--header {written!r} must be 'NAME: VALUE'", ExitCode.USAGE)
+            raise CommandError(f"--header {line!r} must be 'NAME: VALUE'", ExitCode.USAGE)
         headers[name.strip().lower()] = value.strip()
     raw = sys.stdin.buffer.read() if body == "-" else Path(body).read_bytes()
     document = invocation.way.call_endpoint("GET", endpoint, "secret")

@@ -119,9 +119,9 @@ def begin_replay(
     """Send the deliveries of a time range again, by default those that failed."""
     body = {**_times(since, until), "state": state, **({"types": kind} if kind else {})}
     if dry_run:
-        counted = invocation.way.call_endpoint("POST", endpoint, "replays", body={**body, "dry_run": True})
-        least = "" if counted.get("total_is_exact", True) else "at least "
-        invocation.screen.one(counted, lambda: f"{least}{counted['total']} deliveries would be sent again")
+        selection = invocation.way.call_endpoint("POST", endpoint, "replays", body={**body, "dry_run": True})
+        least = "" if selection.get("total_is_exact", True) else "at least "
+        invocation.screen.one(selection, lambda: f"{least}{selection['total']} deliveries would be sent again")
         return
     replay = invocation.way.call_endpoint("POST", endpoint, "replays", body=body)
     if wait:
@@ -185,11 +185,11 @@ def send_test(
         except ValueError as error:
             raise CommandError(f"--payload is not JSON: {error}", ExitCode.USAGE) from None
     answer = invocation.way.call_endpoint("POST", endpoint, "test", body=body or None)
-    said = answer.get("error") or f"HTTP {answer['statusCode']}"
+    result = answer.get("error") or f"HTTP {answer['statusCode']}"
     word = "delivered" if answer["success"] else "failed"
     invocation.screen.one(
         answer,
-        lambda: f"test of {endpoint} {invocation.screen.state(word)}: {said}",
+        lambda: f"test of {endpoint} {invocation.screen.state(word)}: {result}",
         name=str(answer.get("delivery_id", "")),
     )
     if not answer["success"]:

@@ -38,7 +38,9 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
     """Return an endpoint for people."""
     counts = document.get("deliveries") or {}
     # Of a URL and pull, an endpoint has one.
-    fields = [one for one in SHOWN_FIELDS if not (one.push_only if document.get("pull") else one.name == "pull")]
+    fields = [
+        field for field in SHOWN_FIELDS if not (field.push_only if document.get("pull") else field.name == "pull")
+    ]
     pairs = [
         ("Name", str(document["id"])),
         ("Project", str(document["project"])),
@@ -103,22 +105,22 @@ def _edited(present: dict[str, Any], name: str) -> dict[str, Any]:
         if subprocess.run([*editor.split(), str(path)], check=False).returncode:  # noqa: S603 - the user's editor
             raise CommandError(f"the editor {editor} failed; nothing was changed")
         try:
-            written = yaml.safe_load(path.read_text(encoding="utf-8"))
+            fields = yaml.safe_load(path.read_text(encoding="utf-8"))
         except yaml.YAMLError as error:
             raise CommandError(f"the edited text is not YAML: {error}", ExitCode.INVALID) from None
-    if not isinstance(written, dict):
+    if not isinstance(fields, dict):
         raise CommandError("the edited text must be a YAML mapping of fields", ExitCode.INVALID)
-    unknown = sorted(set(written) - set(_EDITABLE))
+    unknown = sorted(set(fields) - set(_EDITABLE))
     if unknown:
         raise CommandError(f"unknown fields: {', '.join(unknown)}", ExitCode.INVALID)
-    return written
+    return fields
 
 
-def _changes(present: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the merge patch from one state to another one; null removes a field or a label."""
-    patch = {name: wanted.get(name) for name in present if wanted.get(name) != present[name]}
+    patch = {name: after.get(name) for name in before if after.get(name) != before[name]}
     if isinstance(patch.get("labels"), dict):
-        patch["labels"] = {**dict.fromkeys(set(present["labels"]) - set(wanted["labels"])), **wanted["labels"]}
+        patch["labels"] = {**dict.fromkeys(set(before["labels"]) - set(after["labels"])), **after["labels"]}
     return patch
 
 

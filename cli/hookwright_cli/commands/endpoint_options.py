@@ -66,22 +66,22 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     return patch
 
 
-def _value(field: EndpointField, written: Any) -> Any:
+def _value(field: EndpointField, value: Any) -> Any:
     match field.form:
         case "list":
-            return [one for part in written for one in part.split(",")]
+            return [one for part in value for one in part.split(",")]
         case "map":
-            return dict(map(_header, written))
+            return dict(map(_header, value))
         case "object":
-            return {field.fields[0].name: written} if written else None
+            return {field.fields[0].name: value} if value else None
         case "time":
-            return None if written == "never" else moment(written, field.options[0], datetime.now(UTC), ahead=True)
-    return written
+            return None if value == "never" else moment(value, field.options[0], datetime.now(UTC), ahead=True)
+    return value
 
 
-def _header(written: str) -> tuple[str, str]:
+def _header(value: str) -> tuple[str, str]:
     """Return a header; its value is in a file, because other users of the machine can read the command line."""
-    name, separator, path = written.partition("=@")
+    name, separator, path = value.partition("=@")
     if not separator or not name:
-        raise CommandError(f"--header {written.partition('=')[0]!r} must be NAME=@FILE", ExitCode.USAGE)
+        raise CommandError(f"--header {value.partition('=')[0]!r} must be NAME=@FILE", ExitCode.USAGE)
     return name, Path(path).read_text(encoding="utf-8").strip()

@@ -70,14 +70,14 @@ def _summary(answer: dict[str, Any]) -> str:
 
 def _event(kind: str, fields: list[str]) -> dict[str, Any]:
     event: dict[str, Any] = {"type": kind}
-    for written in fields:
-        name, separator, value = written.partition("=")
+    for pair in fields:
+        name, separator, value = pair.partition("=")
         if not separator or not name.removesuffix(":"):
-            raise CommandError(f"{written!r} must be FIELD=VALUE, or FIELD:=JSON", ExitCode.USAGE)
+            raise CommandError(f"{pair!r} must be FIELD=VALUE, or FIELD:=JSON", ExitCode.USAGE)
         try:
             event[name.removesuffix(":")] = json.loads(value) if name.endswith(":") else value
         except ValueError as error:
-            raise CommandError(f"{written!r}: the value is not JSON: {error}", ExitCode.USAGE) from None
+            raise CommandError(f"{pair!r}: the value is not JSON: {error}", ExitCode.USAGE) from None
     return {**event, **{name: event.get(name, f"cli-{uuid4()}") for name in ("messageId", "id")}}
 
 

@@ -147,14 +147,14 @@ def _delete(invocation: Invocation, endpoint: str) -> None:
     screen.note(f"endpoint {endpoint} is deleted")
 
 
-def _secret(invocation: Invocation, made: dict[str, Any]) -> str:
+def _secret(invocation: Invocation, document: dict[str, Any]) -> str:
     """Return the signing secret, or how to read it."""
-    if made.get("secret"):
-        return str(made["secret"])
+    if document.get("secret"):
+        return str(document["secret"])
     try:
-        return str(invocation.way.call_endpoint("GET", made["id"], "secret")["secret"])
+        return str(invocation.way.call_endpoint("GET", document["id"], "secret")["secret"])
     except CommandError:
-        return f"hookwright secret show {made['id']}{invocation.options.scope}"
+        return f"hookwright secret show {document['id']}{invocation.options.scope}"
 
 
 class _Session:
@@ -176,7 +176,7 @@ class _Session:
         """Take messages, forward and settle them, until an exception."""
         DEADLINE.lift(silent=True)
         request = {"limit": str(_AT_ONCE), "wait": wait, "lease": lease}
-        begun, pause, trouble, is_new = time.monotonic(), 1.0, "", True
+        start, pause, trouble, is_new = time.monotonic(), 1.0, "", True
         while True:
             try:
                 self._extend()
@@ -186,7 +186,7 @@ class _Session:
                     self._handle(message)
                     self._extend()
             except CommandError as error:
-                is_starting = is_new and time.monotonic() - begun < _STARTING_SECONDS
+                is_starting = is_new and time.monotonic() - start < _STARTING_SECONDS
                 is_unready = is_starting and error.code in {ExitCode.NOT_FOUND, ExitCode.CONFLICT}
                 if error.code is not ExitCode.UNAVAILABLE and not is_unready:
                     raise

@@ -31,14 +31,14 @@ _NEXT_OF_REASON = {
 def problems_of(overview: dict[str, Any]) -> list[dict[str, str]]:
     """Return the problems: of each the object, the reason, and the next command."""
     installation = overview.get("installation", "")
-    components = [one for one in overview["components"] if one["state"] not in {"ready", "unknown"}]
+    components = [component for component in overview["components"] if component["state"] not in {"ready", "unknown"}]
     problems = [_component_problem(component, installation) for component in components]
     for project in overview["projects"]:
         if project.get("ready") is False:
             name, place = project["name"], project["namespace"]
             verb = f"describe hwproj {name}" if project["exists"] else "get hwproj"
             problems.append(_problem(f"project {place}/{name}", project["message"], f"kubectl {verb} -n {place}"))
-        endpoints = [one for one in project["endpoints"] if one["status"] in {"failing", "error"}]
+        endpoints = [endpoint for endpoint in project["endpoints"] if endpoint["status"] in {"failing", "error"}]
         problems += map(_endpoint_problem, endpoints)
     return problems
 
@@ -113,7 +113,7 @@ def backlog_of(overview: dict[str, Any], endpoints: list[dict[str, Any]]) -> tup
     if overview["way"] == "api":
         totals = [project["last_hour"] for project in overview["projects"]]
         names = ("delivered", "failed", "failed_attempts")
-        delivered, failed, failed_attempts = (sum(one[name] for one in totals) for name in names)
+        delivered, failed, failed_attempts = (sum(total[name] for total in totals) for name in names)
         return "Last hour", f"{delivered} delivered, {failed} failed, {failed_attempts} failed attempts"
     waiting = [((one.get("deliveries") or {}).get("pending", 0), one) for one in endpoints]
     retrying = sum(number for number, one in waiting if one["status"] == "failing")
@@ -154,7 +154,7 @@ def show_metrics(
     from hookwright_cli.ways.cluster_overview import pod_metrics
 
     try:
-        wanted = re.compile("|".join(patterns or ()))
+        pattern = re.compile("|".join(patterns or ()))
     except re.error as error:
         raise CommandError(f"PATTERN is not a regular expression: {error}", ExitCode.USAGE) from None
     way = invocation.cluster_way("metrics")
@@ -166,7 +166,7 @@ def show_metrics(
             hint="--installation names another namespace",
         )
     for pod in pods:
-        pod["metrics"] = [line for line in pod["metrics"] if wanted.search(line)]
+        pod["metrics"] = [line for line in pod["metrics"] if pattern.search(line)]
     if not invocation.screen.for_people:
         invocation.screen.rows(pods, columns("POD:id"), none="")
         return

@@ -70,13 +70,13 @@ def restore(invocation: Invocation, file: Annotated[str, argument("FILE")], yes:
     _counts(path)
     copy = _store(invocation, "store restore")
     confirm(f"Stop the operator and replace its store by {path}?", yes=yes)
-    begun = time.monotonic()
+    start = time.monotonic()
     invocation.screen.note("stopping the operator")
     with copy.operator_stopped(invocation.screen.note):
         size = path.stat().st_size
         with invocation.screen.progress("copying (bytes)", size) as report, path.open("rb") as source:
             copy.write(source, size, report)
-    document = {"file": str(path), "bytes": size, "seconds": round(time.monotonic() - begun, 1)}
+    document = {"file": str(path), "bytes": size, "seconds": round(time.monotonic() - start, 1)}
     invocation.screen.one(document, lambda: f"the store is that of {path}; the operator starts", name=str(path))
 
 

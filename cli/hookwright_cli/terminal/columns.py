@@ -42,18 +42,18 @@ def shown(value: Any) -> str:
             return " ".join(str(value).split())
 
 
-def columns(written: str, **texts: Callable[[Document], str]) -> tuple[Column, ...]:
+def columns(layout: str, **texts: Callable[[Document], str]) -> tuple[Column, ...]:
     """Return the columns of a table.
 
     Args:
-        written: each column as ``TITLE``, ``TITLE:field`` or ``TITLE:field:age``; ``+`` before it is for ``-o wide``.
+        layout: each column as ``TITLE``, ``TITLE:field`` or ``TITLE:field:age``; ``+`` before it is for ``-o wide``.
         texts: the text of each ``TITLE`` without a field.
     """
-    return tuple(_column(column, texts) for column in written.split())
+    return tuple(_column(column, texts) for column in layout.split())
 
 
-def _column(written: str, texts: Mapping[str, Callable[[Document], str]]) -> Column:
-    title, _, source = written.removeprefix("+").partition(":")
+def _column(layout: str, texts: Mapping[str, Callable[[Document], str]]) -> Column:
+    title, _, source = layout.removeprefix("+").partition(":")
     name, _, form = source.partition(":")
 
     def text(document: Document, now: datetime) -> str:
@@ -61,7 +61,7 @@ def _column(written: str, texts: Mapping[str, Callable[[Document], str]]) -> Col
             return texts[title](document)
         return age(document.get(name), now) if form == "age" else shown(document.get(name))
 
-    return Column(title, text, written.startswith("+"))
+    return Column(title, text, layout.startswith("+"))
 
 
 def _latest(document: Document) -> dict[str, Any]:

@@ -97,9 +97,9 @@ class Screen:
     def table(self, documents: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
         """Return a table in which each column is as wide as its longest cell."""
         now = datetime.now(UTC)
-        used = [one for one in columns if self.form == "wide" or not one.wide]
-        cells = [[column.title for column in used]]
-        cells += [[plain(column.text(document, now)) for column in used] for document in documents]
+        shown = [column for column in columns if self.form == "wide" or not column.wide]
+        cells = [[column.title for column in shown]]
+        cells += [[plain(column.text(document, now)) for column in shown] for document in documents]
         return self._aligned(cells)
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> str:
@@ -160,10 +160,10 @@ class Screen:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         bar = Progress(*columns, console=Console(stderr=True), transient=True)
         task = bar.add_task(what, total=total)
-        begun = time.monotonic()
+        start = time.monotonic()
 
         def report(done: float) -> None:
-            if time.monotonic() - begun > _SHOW_PROGRESS_AFTER:
+            if time.monotonic() - start > _SHOW_PROGRESS_AFTER:
                 bar.start()
             bar.update(task, completed=done)
 

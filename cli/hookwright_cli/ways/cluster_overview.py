@@ -21,8 +21,8 @@ _METRICS_SECONDS = 20.0
 def overview_of(cluster: ClusterClient, installation: str, namespace: str) -> Document:
     """Return the components of an installation, and projects with endpoints of an organization; empty for all."""
     projects: dict[tuple[str, str], Document] = {}
-    for written in _listed(cluster, "projects", namespace):
-        meta, ready = written["metadata"], condition(written, "Ready")
+    for resource in _listed(cluster, "projects", namespace):
+        meta, ready = resource["metadata"], condition(resource, "Ready")
         projects[meta["namespace"], meta["name"]] = {
             "namespace": meta["namespace"],
             "name": meta["name"],
@@ -31,12 +31,12 @@ def overview_of(cluster: ClusterClient, installation: str, namespace: str) -> Do
             "message": ready.get("message", "the operator has not reconciled it yet"),
             "endpoints": [],
         }
-    for written in _listed(cluster, "webhookendpoints", namespace):
-        place = (written["metadata"]["namespace"], written["spec"]["projectRef"]["name"])
+    for resource in _listed(cluster, "webhookendpoints", namespace):
+        place = (resource["metadata"]["namespace"], resource["spec"]["projectRef"]["name"])
         missing = {"namespace": place[0], "name": place[1], "exists": False, "ready": False}
         missing["message"] = "it does not exist, but endpoints name it"
         project = projects.setdefault(place, {**missing, "endpoints": []})
-        project["endpoints"].append({**endpoint_document(written), "namespace": place[0]})
+        project["endpoints"].append({**endpoint_document(resource), "namespace": place[0]})
     return {
         "way": "kubeconfig",
         "cluster": cluster.name,

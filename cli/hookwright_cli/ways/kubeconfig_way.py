@@ -90,7 +90,7 @@ class KubeconfigWay(ServiceWay):
         return self._of_project("webhookendpoints", resource_forms.endpoint_document)
 
     def _of_project(self, plural: str, form: Callable[[Document], Document]) -> list[Document]:
-        documents = [form(written) for written in self.cluster.items(resources(plural, self.namespace))]
+        documents = [form(resource) for resource in self.cluster.items(resources(plural, self.namespace))]
         return [document for document in documents if self._project in {"", document["project"]}]
 
     def endpoint(self, name: str) -> Document:
@@ -164,8 +164,8 @@ class KubeconfigWay(ServiceWay):
         """Create an ApiKey with the digest of a key that is made here."""
         key = resource_forms.new_key()
         manifest = resource_forms.key_manifest(key, self._project_name(), fields)
-        made = resource_forms.key_document(self.cluster.create(resources("apikeys", self.namespace), manifest))
-        return {**{name: made[name] for name in ("id", "name", "scopes", "created_at")}, "key": key}
+        document = resource_forms.key_document(self.cluster.create(resources("apikeys", self.namespace), manifest))
+        return {**{name: document[name] for name in ("id", "name", "scopes", "created_at")}, "key": key}
 
     def revoke_key(self, key: str) -> None:
         """Delete an ApiKey."""

@@ -25,14 +25,14 @@ _ORGANIZATION = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _MOST_CHARACTERS = 1024
 
 
-def endpoint_document(written: Mapping[str, Any]) -> Document:
+def endpoint_document(resource: Mapping[str, Any]) -> Document:
     """Return a WebhookEndpoint in the form of ``GET /v1/webhooks/{id}``."""
-    meta, spec, status = written["metadata"], written["spec"], written.get("status") or {}
+    meta, spec, status = resource["metadata"], resource["spec"], resource.get("status") or {}
     counts = status.get("deliveries") or {}
     return {
         "id": meta["name"],
         "project": spec["projectRef"]["name"],
-        "status": state_of(written),
+        "status": state_of(resource),
         "created_at": meta["creationTimestamp"],
         **{field.name: field.of_spec(spec) for field in SHOWN_FIELDS},
         "enabled": not spec.get("suspend", False),
@@ -50,20 +50,20 @@ def endpoint_document(written: Mapping[str, Any]) -> Document:
     }
 
 
-def condition(written: Mapping[str, Any], kind: str) -> Document:
+def condition(resource: Mapping[str, Any], kind: str) -> Document:
     """Return one condition of an object, empty if it has none."""
-    conditions = (written.get("status") or {}).get("conditions") or ()
+    conditions = (resource.get("status") or {}).get("conditions") or ()
     return dict(next((one for one in conditions if one["type"] == kind), {}))
 
 
-def state_of(written: Mapping[str, Any]) -> str:
+def state_of(resource: Mapping[str, Any]) -> str:
     """Return the state of an endpoint in one word, as ``/v1`` does."""
-    ready = condition(written, "Ready").get("status", "Unknown")
+    ready = condition(resource, "Ready").get("status", "Unknown")
     if ready != "True":
         return "error" if ready == "False" else "pending"
-    if written["spec"].get("suspend"):
+    if resource["spec"].get("suspend"):
         return "suspended"
-    return "failing" if condition(written, "Reachable").get("status") == "False" else "active"
+    return "failing" if condition(resource, "Reachable").get("status") == "False" else "active"
 
 
 def endpoint_patch(fields: Mapping[str, Any]) -> Document:
@@ -91,9 +91,9 @@ def _manifest(kind: str, metadata: Document, project: str, spec: Document) -> Do
     }
 
 
-def key_document(written: Mapping[str, Any]) -> Document:
+def key_document(resource: Mapping[str, Any]) -> Document:
     """Return an ApiKey in the form of the list of keys of ``/v1``."""
-    meta, spec, status = written["metadata"], written["spec"], written.get("status") or {}
+    meta, spec, status = resource["metadata"], resource["spec"], resource.get("status") or {}
     return {
         "id": meta["name"],
         "name": spec.get("displayName", ""),
@@ -121,11 +121,11 @@ def key_manifest(key: str, project: str, fields: Mapping[str, Any]) -> Document:
     return _manifest("ApiKey", {"name": key.split("_")[1]}, project, {**spec, **optional})
 
 
-def normal_address(written: str) -> str:
+def normal_address(text: str) -> str:
     """Return an email address in its normal form."""
-    email = written.strip().lower()
+    email = text.strip().lower()
     if len(email) > 254 or not _EMAIL.fullmatch(email):
-        raise CommandError(f"email {written!r} must be an address such as ada@example.com", ExitCode.USAGE)
+        raise CommandError(f"email {text!r} must be an address such as ada@example.com", ExitCode.USAGE)
     return email
 
 
