@@ -202,7 +202,6 @@ class Operator:
         loops: dict[str, Callable[[], Awaitable[None]]] = {
             "sessions": _session_keys(settings, self._writing, self._changes).run,
             "retention": partial(self._housekeeping.prune, **retention),
-            "search": self._housekeeping.arrange_ids,
             "gauges": self._housekeeping.measure,
         }
         if self._store.shared:

@@ -8,16 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 import asyncpg
 
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.ids import BASE32, message_id
+from hookwright_operator.ids import BASE32, id_digest, message_id
 from hookwright_operator.store.records import NewDelivery, NewEvent
-from hookwright_operator.store.sql import message_index
 from hookwright_operator.store.store import Store
 
 BODY_BYTES: Final = 315
@@ -96,25 +94,7 @@ def producer_id(number: int) -> str:
     return f"r1-{100_000_000 + number}"
 
 
-def event_id(number: int) -> str:
-    """Pure: return the id of event ``number``, which was made with its delivery."""
-    return f"msg_{_ulid(number)}"
-
-
-def segments(rows: int) -> Iterator[message_index.Segment]:
-    """Pure: yield the segments that find the events by their producer's ids."""
-    size = message_index.SEGMENT // 2
-    for first in range(1, rows + 1, size):
-        numbers = range(first, min(first + size, rows + 1))
-        new = [
-            NewEvent(event_id(n), "acme", "billing", producer_id(n), "delivered", b"", (), message_id=producer_id(n))
-            for n in numbers
-        ]
-        blocks = message_index.blocks_of([message_index.line_of(event) for event in new])
-        yield message_index.Segment((), blocks, new[0].id, new[-1].id)
-
-
-def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
+def statements(rows: int, now_ms: int, *, series: str, body: str, digest: str) -> list[str]:
     """Pure: return the INSERTs that fill an empty database.
 
     Args:
@@ -122,6 +102,7 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
         now_ms: when the newest was accepted.
         series: the text after FROM; it yields a column ``n`` from 1 to ``rows``.
         body: an expression for an event's body.
+        digest: the name of the database's function that computes `id_digest`.
     """
     ended = rows - pending_of(rows)
     step = _DAYS * _DAY_MS / rows
@@ -132,12 +113,16 @@ def statements(rows: int, now_ms: int, *, series: str, body: str) -> list[str]:
     digits = [f"substr('{BASE32}', (n >> {bits}) % 32 + 1, 1)" for bits in _ID_BITS]
     ulid = " || ".join([f"'{_ID_BEGIN}'", *digits, f"'{_ID_END}'"])
     message, delivery = f"'msg_' || {ulid}", f"'dlv_' || {ulid}"
+    named = "'r1-' || (100000000 + n)"
     state = f"CASE WHEN n > {ended} THEN 'pending' WHEN n % 51 = 0 THEN 'failed' ELSE 'delivered' END"
     return [
-        f"""INSERT INTO events (id, namespace, project, type, accepted_ms, deliveries, body)
-            SELECT {message}, 'acme', 'billing', 'delivered', {at}, 1, {body} FROM {series}""",
+        f"""INSERT INTO events
+              (id, namespace, project, type, accepted_ms, deliveries, message_id_digest, event_id_digest, body)
+            SELECT {message}, 'acme', 'billing', 'delivered', {at}, 1, {digest}('acme', {named}),
+              {digest}('acme', {named}), {body}
+            FROM {series}""",
         f"""INSERT INTO event_ids (namespace, project, event_id, message_id, accepted_ms)
-            SELECT 'acme', 'billing', 'r1-' || (100000000 + n), {message}, {at}
+            SELECT 'acme', 'billing', {named}, {message}, {at}
             FROM {series} WHERE n > {rows - rows // _DAYS}""",
         f"""INSERT INTO deliveries (id, event_id, endpoint_uid, state, reason, due_ms, attempts, owner, ended_ms)
             SELECT {delivery}, {message}, {uid}, {state}, '', {at}, CASE WHEN n > {ended} THEN 0 ELSE 1 END, NULL,
@@ -159,6 +144,12 @@ _POSTGRES_INDEXES: Final = """
     WHERE relnamespace = 'public'::regnamespace AND NOT indisprimary
 """
 
+_POSTGRES_DIGEST: Final = """
+    CREATE FUNCTION pg_temp.id_digest(namespace text, id text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+      SELECT ('x' || left(encode(sha256(convert_to(namespace || chr(10) || id, 'UTF8')), 'hex'), 16))::bit(64)::bigint
+    $$
+"""
+
 
 @contextmanager
 def filled_postgres(server: PostgresServer, rows: int) -> Iterator[Filled]:
@@ -169,9 +160,8 @@ def filled_postgres(server: PostgresServer, rows: int) -> Iterator[Filled]:
     asyncio.run(_migrated(url))
     series = f"generate_series(1, {rows}) AS s(n)"
     body = f"'\\x{'78' * BODY_BYTES}'::bytea"
-    fill = statements(rows, now_ms, series=series, body=body)
-    asyncio.run(_fill(url, fill))
-    asyncio.run(_index(url, rows))
+    fill = statements(rows, now_ms, series=series, body=body, digest="pg_temp.id_digest")
+    asyncio.run(_fill(url, [_POSTGRES_DIGEST, *fill]))
     try:
         yield Filled(url, rows, now_ms, int(server.scalar(ROOM, name)))
     finally:
@@ -186,13 +176,13 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
     asyncio.run(_migrated(f"sqlite:///{path}"))
     series = f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s)"
     body = f"X'{'78' * BODY_BYTES}'"
-    fill = statements(rows, now_ms, series=series, body=body)
+    fill = statements(rows, now_ms, series=series, body=body, digest="id_digest")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.create_function("id_digest", 2, id_digest, deterministic=True)
         filling = _without_indexes(dict(connection.execute(_SQLITE_INDEXES)), fill)
         for statement in ("PRAGMA synchronous = OFF", *filling, "ANALYZE"):
             connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    asyncio.run(_index(f"sqlite:///{path}", rows))
     try:
         yield Filled(f"sqlite:///{path}", rows, now_ms, path.stat().st_size)
     finally:
@@ -202,18 +192,6 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
 
 async def _migrated(url: str) -> None:
     await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
-
-
-async def _index(url: str, rows: int) -> None:
-    """Write the segments, which only the product can compute."""
-    store = await Store.open(url, instance="filling", lease_ms=1, clock=lambda: 0)
-    try:
-        for segment in segments(rows):
-            await store.transactions.write("fill", partial(message_index.add_segment, segment=segment))
-        while await store.search.merge():
-            pass
-    finally:
-        await store.close()
 
 
 async def _fill(url: str, fill: list[str]) -> None:

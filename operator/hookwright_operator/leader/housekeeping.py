@@ -30,8 +30,6 @@ _PRUNED_AT_ONCE: Final = 500
 _PRUNE_PAUSE: Final = 60.0
 # While more rows can be removed, pruning takes at most a fifth of the writer's time.
 _PRUNE_REST: Final = 4
-_ARRANGE_PAUSE: Final = 5.0
-_ARRANGE_REST: Final = 0.1
 _COUNTS_PAUSE: Final = 180.0
 _GAUGES_PAUSE: Final = 5.0
 _ORPHAN_PAUSE: Final = 60.0
@@ -129,12 +127,6 @@ class Housekeeping:
             )
             removed += await self.store.statistics.prune(limit=_PRUNED_AT_ONCE)
             await asyncio.sleep(_PRUNE_REST * (time.perf_counter() - began) if removed else _PRUNE_PAUSE)
-
-    async def arrange_ids(self) -> None:
-        """Arrange and merge the producers' ids that searches use, repeatedly, until cancelled."""
-        while True:
-            arranged = await self.store.search.arrange() or await self.store.search.merge(rest=_ARRANGE_REST)
-            await asyncio.sleep(_ARRANGE_REST if arranged else _ARRANGE_PAUSE)
 
     async def measure(self) -> None:
         """Keep the gauges of deliveries and endpoints up to date, until cancelled."""

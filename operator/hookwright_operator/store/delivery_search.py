@@ -1,12 +1,11 @@
-"""Searches of the delivery log, and the index of the producers' ids that they use."""
+"""Searches of the delivery log."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
-from hookwright_operator.store.sql import message_index, search, segment_merging
+from hookwright_operator.store.sql import search
 from hookwright_operator.store.transactions import Transactions
 
 
@@ -33,29 +32,3 @@ class LogSearch:
         """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
         found = partial(search.deliveries_of, shown=event, endpoint_uids=endpoint_uids, limit=limit)
         return await self.transactions.read("event", found, of_log=True)
-
-    async def arrange(self, *, least: int = message_index.SEGMENT) -> bool:
-        """Arrange the oldest recent ids as a segment; return False if there are fewer than ``least``."""
-        gather = partial(message_index.gather, least=least)
-        segment = await self.transactions.read("arrange_ids", gather, of_log=True)
-        if segment is None:
-            return False
-        add = partial(message_index.add_segment, segment=segment)
-        return await self.transactions.write("arrange_ids", add, weight=2 * message_index.BUCKETS, tenant="(search)")
-
-    async def merge(self, *, rest: float = 0.0) -> bool:
-        """Merge a group of segments in several transactions; return False if no group is complete and not yet merged.
-
-        Args:
-            rest: seconds without a transaction after each one.
-        """
-        group = await self.transactions.read("merge_ids", segment_merging.next_group, of_log=True)
-        if group is None:
-            return False
-        for bucket in range(0, message_index.BUCKETS, segment_merging.BUCKETS_AT_ONCE):
-            merge = partial(segment_merging.merge, group=group, first_bucket=bucket)
-            await self.transactions.write("merge_ids", merge, weight=2 * message_index.BUCKETS, tenant="(search)")
-            await asyncio.sleep(rest)
-        finish = partial(segment_merging.finish, group=group)
-        await self.transactions.write("merge_ids", finish, weight=segment_merging.GROUP, tenant="(search)")
-        return True

@@ -49,7 +49,8 @@ events, it has a row in ``events``, and one in ``kept_events`` that protects the
 ``attempts.request`` is the timestamp that was signed, in seconds, and the fingerprints of the signing secrets and of
 the constant part of the request's head; NULL if no request was prepared.
 
-``search_recent``, ``search_blocks`` and ``search_segments`` find events by the producer's ids; see `message_index`.
+``events.message_id_digest`` and ``events.event_id_digest`` find events by the producer's ``messageId`` and event id
+(`ids.id_digest`), NULL if the producer gave none. The digest of a CloudEvent's id is without its source.
 
 There are no foreign keys. The transactions in this package keep the rows consistent, and a second check would cost time
 for every delivery. Without a rowid, SQLite stores the rows in the tree of their primary key and needs no second tree.
@@ -119,6 +120,9 @@ events = Table(
     Column("type", Text, nullable=False),
     Column("accepted_ms", BigInteger, nullable=False),
     Column("deliveries", Integer, nullable=False),
+    # Before the body: SQLite reads a large body to find the columns after it.
+    Column("message_id_digest", BigInteger),
+    Column("event_id_digest", BigInteger),
     Column("body", LargeBinary, nullable=False),
     Column("trace", Text),
     Column("attributes", Text),
@@ -158,6 +162,7 @@ deliveries = Table(
     Column("owner", Key),
     Column("ended_ms", BigInteger),
     Index("deliveries_log", "endpoint_uid", "id"),
+    Index("deliveries_by_event", "event_id", "endpoint_uid"),
     sqlite_with_rowid=False,
 )
 
@@ -173,6 +178,8 @@ def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], uniqu
     return Index(name, *columns, unique=unique, sqlite_where=where, postgresql_where=where)
 
 
+_partial("events_by_message_id", events.c.message_id_digest, where=events.c.message_id_digest.is_not(None))
+_partial("events_by_event_id", events.c.event_id_digest, where=events.c.event_id_digest.is_not(None))
 _partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, deliveries.c.id, where=is_pending)
 _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
@@ -191,29 +198,6 @@ attempts = Table(
     Column("response_headers", Text),
     Column("request", Text),
     sqlite_with_rowid=False,
-)
-
-search_recent = Table(
-    "search_recent",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("lines", Text, nullable=False),
-)
-
-search_blocks = Table(
-    "search_blocks",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("lines", Text, nullable=False),
-)
-
-search_segments = Table(
-    "search_segments",
-    metadata,
-    Column("segment", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
-    Column("first_event_id", Key, nullable=False),
-    Column("last_event_id", Key, nullable=False),
-    Column("merged", Boolean, nullable=False),
 )
 
 counters = Table(

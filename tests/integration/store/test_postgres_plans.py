@@ -45,7 +45,8 @@ GENERATE = (
     f"""INSERT INTO counters SELECT 'uid-' || n, 0, {(PENDING + ENDED) // ENDPOINTS}, {ENDED // ENDPOINTS},
           0, 0, {NOW}, 200
         FROM generate_series(0, {ENDPOINTS - 1}) AS n""",
-    f"""INSERT INTO events SELECT 'msg_' || lpad(n::text, 8, '0'), 'acme', 'billing', 'delivered', {NOW} - n, 1, '{{}}'
+    f"""INSERT INTO events
+        SELECT 'msg_' || lpad(n::text, 8, '0'), 'acme', 'billing', 'delivered', {NOW} - n, 1, n, n, '{{}}'
         FROM generate_series(1, {PENDING + ENDED}) AS n""",
     f"""INSERT INTO event_ids SELECT 'acme', 'billing', 'e-' || n, 'msg_' || lpad(n::text, 8, '0'), {NOW} - n
         FROM generate_series(1, {ENDED}) AS n""",
@@ -207,11 +208,17 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
         {"rows": OF_SEVEN, "uids": TWO, "state": None, "tests": True, "begin": "dlv_0004", "end": BEFORE},
         "deliveries_pkey",
     ),
-    "newest of events": (
+    "deliveries of found events": (
         search.OF_EVENTS,
-        {"rows": OF_SEVEN, "uids": TWO, "state": None, **WITHIN},
-        "deliveries_pkey",
+        {"rows": OF_SEVEN, "uids": TWO, "state": None},
+        "deliveries_by_event",
     ),
+    "message id": (
+        search.BY_MESSAGE_ID,
+        {"message_id": 7, "namespace": "acme", "count": 1001},
+        "events_by_message_id",
+    ),
+    "event id": (search.BY_EVENT_ID, {"event_id": 7, "namespace": "acme", "count": 1001}, "events_by_event_id"),
     "stretch of a replay": (replay_choice.DELIVERED.stretch, {**CHOSEN, "rows": 5000}, "deliveries_log"),
     "stretch of failures": (replay_choice.FAILED.stretch, {**CHOSEN, "rows": 5000}, "deliveries_failed_log"),
     "chosen deliveries": (replay_choice.DELIVERED.matching, {**CHOSEN, "count": 200}, "deliveries_log"),
@@ -333,6 +340,7 @@ async def test_a_settlement_touches_what_it_settles_and_little_more(connection: 
 
 
 UNKNOWN_IDS = packed([(f"without-deliveries-{number}",) for number in range(1000)])
+SOME_EVENTS = packed([(f"msg_{delivery_id(SMALL - number)[4:]}",) for number in range(1000)])
 SEARCHED = {"begin": delivery_id(SMALL - 5000), "end": delivery_id(SMALL), "uids": UNKNOWN_IDS, "state": None}
 
 
@@ -340,10 +348,10 @@ SEARCHED = {"begin": delivery_id(SMALL - 5000), "end": delivery_id(SMALL), "uids
     ("statement", "parameters"),
     {
         "endpoints": (search.OF_ENDPOINTS, {**SEARCHED, "count": 200}),
-        "endpoints and events": (search.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS, "count": 200}),
+        "endpoints of events": (search.OF_EVENTS, {**SEARCHED, "rows": SOME_EVENTS}),
         "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "tests": True, "rows": UNKNOWN_IDS}),
     }.values(),
-    ids=["endpoints", "endpoints and events", "events"],
+    ids=["endpoints", "endpoints of events", "events"],
 )
 async def test_a_search_compares_no_delivery_with_each_of_many_ids(
     small: str, statement: ClauseElement, parameters: dict[str, object]

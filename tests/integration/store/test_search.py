@@ -1,15 +1,13 @@
 """Searches of deliveries across endpoints, on both engines."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
-from support.store_factories import Clock, event, ids, rows_of, settlement
+from support.store_factories import event, ids
 
 from hookwright_operator import ids as ids_module
 from hookwright_operator.ids import delivery_id, epoch_ms_of, first_delivery_id
 from hookwright_operator.store.records import NewEvent, Search, State
-from hookwright_operator.store.sql import event_deliveries, message_index, segment_merging
 from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.store import Store
 
@@ -34,13 +32,10 @@ async def found(store: Store, wanted: Search, limit: int = 50) -> list[str]:
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize("arranged", [0, 1, 2])
-async def test_an_event_is_found_by_each_of_its_ids(store: Store, arranged: int) -> None:
-    """The index finds it before and after its lines became a segment, alone and with other segments."""
+async def test_an_event_is_found_by_each_of_its_ids(store: Store) -> None:
+    """By the messageId, by the producer's event id and by Hookwright's; several conditions combine."""
     for number in range(3):
         await store.accept([named(f"m-{number}{extra}", "orders", event_id=f"e-{number}{extra}") for extra in "abc"])
-        if number < arranged:
-            assert await store.search.arrange(least=1)
     wanted = named("m-42", "orders", "audit", event_id="/mailer\nc-42")
     await store.accept([wanted])
 
@@ -112,18 +107,12 @@ async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: St
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize("examined", [50_000, 8])
 @pytest.mark.parametrize("ulids", [ids_module.Ulids(), ids_module.Ulids(lambda: 1_800_000_000 * 10**9)])
 async def test_deliveries_that_are_written_later_are_found(
-    store: Store, monkeypatch: pytest.MonkeyPatch, examined: int, ulids: ids_module.Ulids
+    store: Store, monkeypatch: pytest.MonkeyPatch, ulids: ids_module.Ulids
 ) -> None:
-    """A fan-out's deliveries are among those of later events; with a small limit, the cursors lead to them once.
-
-    They are of several milliseconds or all of one.
-    """
+    """A fan-out's deliveries are among those of later events, of several milliseconds or all of one."""
     monkeypatch.setattr(ids_module, "_next", ulids)
-    monkeypatch.setattr(search_sql, "ROWS", examined)
-    monkeypatch.setattr(event_deliveries, "_FIRST_ROWS", 4)
     await store.accept([event("spy") for _ in range(5)])
     large = [named("m-1", event_id=f"e-{number}") for number in range(2)]
     begun = await store.fan_outs.accept(large, {"delivered": ["orders", "spy", "audit"]})
@@ -142,10 +131,7 @@ async def test_deliveries_that_are_written_later_are_found(
     record = await store.search.event(large[0].id)
     assert record is not None
     shown, cursor = await store.search.deliveries_of(record, ENDPOINTS, limit=10)
-    if examined == 8:
-        assert (shown, cursor is None) == ([], False)
-    else:
-        assert ([one.id for one in shown], cursor) == ([ours[1], ours[3]], None)
+    assert ([one.id for one in shown], cursor) == ([ours[1], ours[3]], None)
 
 
 async def test_events_with_one_message_id_are_found_in_one_pass(store: Store) -> None:
@@ -178,24 +164,20 @@ async def test_a_delivery_may_be_a_little_older_than_its_event(store: Store, ear
 
 
 @pytest.mark.both_engines
-@pytest.mark.parametrize("arranged", [False, True])
+@pytest.mark.parametrize(("listed", "rows"), [(3, 50_000), (1000, 3)])
 @pytest.mark.parametrize("merged", [0, 25])
-async def test_more_events_of_one_id_than_a_search_lists_are_all_found(
-    store: Store, monkeypatch: pytest.MonkeyPatch, merged: int, *, arranged: bool
+async def test_more_events_or_deliveries_of_one_id_than_a_search_lists_are_all_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, merged: int, listed: int, rows: int
 ) -> None:
     """Each delivery's event is checked instead, also the late delivery of an early event; other conditions apply."""
     monkeypatch.setattr(search_sql, "MERGED", merged)
-    monkeypatch.setattr(search_sql, "LISTED", 3)
+    monkeypatch.setattr(search_sql, "LISTED", listed)
+    monkeypatch.setattr(search_sql, "ROWS", rows)
     monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 4)
-    monkeypatch.setattr(message_index, "_BLOCKS_AT_ONCE", 1)
-    monkeypatch.setattr(message_index, "_RECENT_AT_ONCE", 1)
     new = [named("m-1" if number % 3 else "m-2", "orders", "spy", event_id=f"e-{number}") for number in range(15)]
     late = new[1].deliveries[0]._replace(id=delivery_id())
     new[1] = new[1]._replace(deliveries=(late, new[1].deliveries[1]))
-    for begin in range(0, 15, 5):
-        await store.accept(new[begin : begin + 5])
-        if arranged:
-            assert await store.search.arrange(least=1)
+    await store.accept(new)
     of_message = sorted((ids([one])[0] for one in new if one.message_id == "m-1"), reverse=True)
 
     assert of_message[0] == late.id
@@ -217,124 +199,3 @@ async def test_ids_that_too_many_events_have_combine(store: Store, monkeypatch: 
 
     wanted = [one for number, one in enumerate(new) if number % 6 == 0]
     assert await found(store, replace(ALL, message_id="m-0", event_id="e-0"), limit=1) == ids(wanted)[::-1]
-
-
-async def test_a_page_charges_the_lines_of_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that examined many lines ends early, and has a cursor."""
-    monkeypatch.setattr(search_sql, "LISTED", 3)
-    monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 2)
-    monkeypatch.setattr(search_sql, "CHECKED", 5)
-    monkeypatch.setattr(search_sql, "LINES_A_CHECK", 1)
-    new = [named("m-1" if number < 10 else "m-2", "orders") for number in range(14)]
-    await store.accept(new)
-
-    page, cursor = await store.search.page(replace(ALL, message_id="m-1"), limit=1)
-
-    assert page == []
-    assert cursor == new[12].deliveries[0].id
-    assert await found(store, replace(ALL, message_id="m-1"), limit=1) == ids(new[:10])[::-1]
-
-
-async def test_a_segment_is_removed_with_the_last_of_its_events(store: Store, clock: Clock) -> None:
-    """The rows of a segment stay as long as one of its events."""
-    kept, gone = named("m-1", "orders"), named("m-2", "orders")
-    await store.accept([gone])
-    assert await store.search.arrange(least=1)
-    await store.accept([kept])
-    assert await store.search.arrange(least=1)
-    assert not await store.search.arrange(least=1)
-    await store.settle([settlement(gone.deliveries[0], State.DELIVERED)])
-    clock.advance(10)
-
-    while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
-        pass
-
-    assert await found(store, replace(ALL, message_id="m-1")) == ids([kept])
-    assert await found(store, replace(ALL, message_id="m-2")) == []
-    assert await rows_of(store, "search_segments") == 1
-    assert await rows_of(store, "search_blocks") == 1
-
-
-async def merged_groups(store: Store) -> int:
-    """Merge until no group is left, and return how many there were."""
-    groups = 0
-    while await store.search.merge():
-        groups += 1
-    return groups
-
-
-async def test_the_segments_of_a_complete_group_become_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every event is found before, while and after its lines move; a group to which segments are added waits."""
-    monkeypatch.setattr(segment_merging, "GROUP", 4)
-    new = [named(f"m-{number}", "orders", event_id=f"e-{number}") for number in range(45)]
-    for begin in range(0, 45, 5):
-        await store.accept(new[begin : begin + 5])
-        assert await store.search.arrange(least=1)
-    assert await rows_of(store, "search_segments") == 9
-
-    assert await merged_groups(store) == 2
-
-    assert await rows_of(store, "search_segments") == 4  # 1 to 3, 4 to 7, 8, 9
-    for one in new:
-        assert await found(store, replace(ALL, message_id=one.message_id)) == ids([one])
-        assert await found(store, replace(ALL, event_id=one.event_id)) == ids([one])
-    assert await found(store, replace(ALL, message_id="m-45")) == []
-
-
-@pytest.mark.both_engines
-async def test_an_interrupted_merge_loses_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A leader that ends between two transactions leaves each line in one place; the next leader merges the rest."""
-    monkeypatch.setattr(segment_merging, "GROUP", 2)
-    new = [named(f"m-{number}", "orders") for number in range(400)]
-    for begin in range(0, 400, 100):
-        await store.accept(new[begin : begin + 100])
-        assert await store.search.arrange(least=1)
-    rows = await rows_of(store, "search_blocks")
-    for bucket in range(0, message_index.BUCKETS // 2, segment_merging.BUCKETS_AT_ONCE):
-        merge = partial(segment_merging.merge, group=1, first_bucket=bucket)
-        await store.transactions.write("test", merge)
-
-    assert await rows_of(store, "search_segments") == 4
-    assert await rows_of(store, "search_blocks") < rows
-    for one in new[::20]:
-        assert await found(store, replace(ALL, message_id=one.message_id)) == ids([one])
-    await merged_groups(store)
-    assert await rows_of(store, "search_segments") == 3
-    for one in new[::20]:
-        assert await found(store, replace(ALL, message_id=one.message_id)) == ids([one])
-
-
-async def test_long_rows_of_a_segment_are_not_merged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events that share an id fill one row of each segment; these rows stay, and the search finds all of them."""
-    monkeypatch.setattr(segment_merging, "GROUP", 2)
-    monkeypatch.setattr(segment_merging, "LONGEST", 100)
-    new = [named("m-1" if number % 2 else f"m-1-{number}", "orders") for number in range(40)]
-    for begin in range(0, 40, 10):
-        await store.accept(new[begin : begin + 10])
-        assert await store.search.arrange(least=1)
-
-    assert await merged_groups(store) == 2
-
-    assert await rows_of(store, "search_segments") == 4
-    assert await found(store, replace(ALL, message_id="m-1")) == sorted(ids(new[1::2]), reverse=True)
-    assert await found(store, replace(ALL, message_id="m-1-0")) == ids(new[:1])
-
-
-async def test_a_merged_segment_is_removed_with_the_last_event_of_its_group(
-    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The segment that has the lines of others stays while one of their events is there."""
-    monkeypatch.setattr(segment_merging, "GROUP", 4)
-    new = [named(f"m-{number}", "orders") for number in range(4)]
-    for one in new:
-        await store.accept([one])
-        assert await store.search.arrange(least=1)
-    assert await merged_groups(store) == 1  # 1 to 3
-    for removed, left in ((new[:2], 2), (new[2:3], 1)):
-        await store.settle([settlement(one.deliveries[0], State.DELIVERED) for one in removed])
-        clock.advance(10)
-        while await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10):
-            pass
-        assert await rows_of(store, "search_segments") == left
-        assert await found(store, replace(ALL, message_id="m-3")) == ids(new[3:])
-        assert len(await found(store, replace(ALL, message_id="m-2"))) == left - 1

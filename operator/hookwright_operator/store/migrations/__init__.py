@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from hookwright_runtime.errors import StoreError
 
-HEAD = "r0001"
+HEAD = "r0002"
 """The newest revision in ``versions/``. The ids of revisions rise in the order of the alphabet."""
 
 Admit = Callable[[Connection], None]

@@ -25,9 +25,10 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from hookwright_operator.store.records import Accepted, NewEvent, State
+from hookwright_operator.ids import id_digest
+from hookwright_operator.store.records import SOURCE_END, Accepted, NewEvent, State
 from hookwright_operator.store.schema import deliveries, event_ids, events
-from hookwright_operator.store.sql import kept_events, message_index
+from hookwright_operator.store.sql import kept_events
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows, storable
@@ -67,12 +68,13 @@ FORGET = delete(event_ids).where(
 )
 
 _events = rows(
-    id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer, trace=Text, attributes=Text,
+    id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer,
+    message_id_digest=BigInteger, event_id_digest=BigInteger, trace=Text, attributes=Text,
     start=Integer, length=Integer,
 )  # fmt: skip
 _body = func.substr(bindparam("bodies", type_=LargeBinary), _events.c.start, _events.c.length)
 INSERT_EVENTS = insert(events).from_select(
-    ["id", "namespace", "project", "type", "deliveries", "trace", "attributes", "accepted_ms", "body"],
+    [*_events.c.keys()[:-2], "accepted_ms", "body"],
     select(*list(_events.c)[:-2], _now, type_coerce(_body, LargeBinary)),
 )
 
@@ -246,13 +248,20 @@ def write_events(connection: Connection, new: Sequence[NewEvent], numbers: Seque
     for event, number in zip(new, numbers, strict=True):
         length = len(event.body)
         named = (event.id, event.namespace, event.project, event.type)
-        event_rows.append((*named, number, event.trace, event.attributes, start, length))
+        event_rows.append((*named, number, *_digests(event), event.trace, event.attributes, start, length))
         start += length
     bodies = b"".join([event.body for event in new])
     run(connection, INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
-    message_index.note(connection, new)
     if 0 in numbers:
         kept_events.note(connection, [event for event, number in zip(new, numbers, strict=True) if not number])
+
+
+def _digests(event: NewEvent) -> tuple[int | None, int | None]:
+    """Return the digests of the producer's messageId and event id; a CloudEvent is searched without its source."""
+    of_message = id_digest(event.namespace, event.message_id) if event.message_id else None
+    if event.event_id is None:
+        return of_message, None
+    return of_message, id_digest(event.namespace, event.event_id.rpartition(SOURCE_END)[2])
 
 
 def write_deliveries(

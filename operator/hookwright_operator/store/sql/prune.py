@@ -40,7 +40,7 @@ from hookwright_operator.store.schema import (
     replays,
 )
 from hookwright_operator.store.sql import kept_events as kept
-from hookwright_operator.store.sql import message_index, replay
+from hookwright_operator.store.sql import replay
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, packed_column, rows
@@ -202,7 +202,7 @@ def prune(
     removed += kept.forget(connection, before_ms=delivered_before_ms, limit=limit)
     if len(ended) < limit:
         forgotten, gone = forget(connection, gone, limit=limit)
-        removed += forgotten + message_index.forget(connection)
+        removed += forgotten
     return removed, gone
 
 

@@ -1,35 +1,25 @@
 """Searches of the deliveries of several endpoints, the newest first, and reads of one event.
 
 A search has a source of ids and conditions. The source is the most selective one for the search: the deliveries of a
-few events, the log of one endpoint, an index by state of a few endpoints, or all deliveries. The conditions
-that the source does not cover are checked afterwards. Both have a limit on the rows that one page examines, so a page
-may be short or empty, see `paging`.
+few events, the logs of a few endpoints, or all deliveries. The conditions that the source does not cover are checked
+afterwards. Both have a limit on the rows that one page examines, so a page may be short or empty, see `paging`.
 
-A producer can give one id to any number of events. If more than `LISTED` events have an id of the search, the events
-are not listed. The search then uses another source, and checks the event of each delivery.
+A producer can give one id to any number of events. If more than `LISTED` events have an id of the search, or they have
+more than `ROWS` deliveries, the search uses another source, and checks the event of each delivery.
 
 Sync functions on a connection.
 """
 
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-from sqlalchemy import (
-    Connection,
-    Integer,
-    Text,
-    bindparam,
-    or_,
-    select,
-)
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, or_, select
 
-from hookwright_operator.ids import first_delivery_id
+from hookwright_operator.ids import first_delivery_id, id_digest
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
 from hookwright_operator.store.schema import attempts, deliveries, events
-from hookwright_operator.store.sql import event_deliveries, message_index, read
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.sql.paging import AFTER_ALL, ROWS, Found, RowBudget, search, stretch_of, up_to
 from hookwright_operator.store.sql.rows import among, packed_column, rows
 from hookwright_operator.store.sql.statements import run
@@ -39,12 +29,11 @@ CHECKED: Final = 1_000
 """Deliveries of which one page checks the conditions that its source does not cover."""
 LISTED: Final = 1_000
 """Events with one id that a search lists; with more events the page checks each delivery's event."""
-LINES_A_CHECK: Final = 50
-"""Lines of the index of ids that cost as much as the check of one delivery."""
 WALKED: Final = 10_000
 """Rows that one page examines if no index fits."""
 MERGED: Final = 25
 """Endpoints whose logs one page merges; with more endpoints the page examines all deliveries."""
+_NO_IDS: Final[dict[str, str | int | None]] = {"message_id": None, "event_id": None, "id": None}
 _TIME: Final = len("dlv_") + 10
 """How many characters the ids of one millisecond have in common."""
 
@@ -54,19 +43,13 @@ _uids = rows("uids", uid=Text)
 _ids = rows(id=Text)
 _in_range = (deliveries.c.id >= _begin, deliveries.c.id < _end)
 _of_endpoints = among(deliveries.c.endpoint_uid, _uids)
-_type, _code = bindparam("type", type_=Text), bindparam("code", type_=Integer)
 _state = bindparam("state", type_=Text)
 _in_state = or_(_state.is_(None), deliveries.c.state == _state)
 STRETCH = stretch_of(*_in_range)
 OF_ENDPOINTS = (
     select(deliveries.c.id).where(*_in_range, _of_endpoints, _in_state).order_by(deliveries.c.id.desc()).limit(_count)
 )
-OF_EVENTS = (
-    select(deliveries.c.id)
-    .where(*_in_range, among(deliveries.c.event_id, _ids), _of_endpoints, _in_state)
-    .order_by(deliveries.c.id.desc())
-    .limit(_count)
-)
+OF_EVENTS = select(deliveries.c.id).where(deliveries.c.event_id.in_(select(_ids.c.id)), _of_endpoints, _in_state)
 _latest_code = (
     select(attempts.c.status_code)
     .where(attempts.c.delivery_id == deliveries.c.id)
@@ -74,19 +57,31 @@ _latest_code = (
     .limit(1)
     .scalar_subquery()
 )
+_type, _code = bindparam("type", type_=Text), bindparam("code", type_=Integer)
+_message_id, _event_id = bindparam("message_id", type_=BigInteger), bindparam("event_id", type_=BigInteger)
+_id = bindparam("id", type_=Text)
 CHECK = (
-    select(deliveries.c.id, deliveries.c.event_id)
+    select(deliveries.c.id)
     .join(events, events.c.id == deliveries.c.event_id)
     .where(
         deliveries.c.id.in_(select(_ids.c.id)),
         or_(_type.is_(None), events.c.type == _type),
         or_(_code.is_(None), _latest_code == _code),
+        or_(_message_id.is_(None), events.c.message_id_digest == _message_id),
+        or_(_event_id.is_(None), events.c.event_id_digest == _event_id, events.c.id == _id),
     )
     .order_by(deliveries.c.id.desc())
 )
-EVENTS = select(events.c.id, events.c.deliveries).where(
-    events.c.id.in_(select(_ids.c.id)), events.c.namespace == bindparam("namespace", type_=Text)
-)
+BY_MESSAGE_ID, BY_EVENT_ID, BY_ID = [
+    select(events.c.id, events.c.deliveries, events.c.message_id_digest, events.c.event_id_digest)
+    .where(condition, events.c.namespace == bindparam("namespace", type_=Text))
+    .limit(_count)
+    for condition in (
+        events.c.message_id_digest == _message_id,
+        events.c.event_id_digest == _event_id,
+        events.c.id == _id,
+    )
+]
 EVENT = select(
     events.c.id,
     events.c.namespace,
@@ -96,37 +91,14 @@ EVENT = select(
     events.c.deliveries,
     events.c.body,
     events.c.attributes,
-).where(events.c.id == bindparam("id", type_=Text))
+).where(events.c.id == _id)
 
 
 def page(
     connection: Connection, wanted: Search, *, limit: int, cursor: str | None
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of a search, and the cursor of the next page if there may be one."""
-    begin, before = _bounds(wanted, cursor)
-    by_id = _conditions_by_id(wanted)
-    totals = _events(connection, wanted, by_id) if by_id else None
-    unlisted = by_id if totals is None else []
-    source = _source(connection, wanted, begin, totals)
-    covered = wanted.event_type is None and wanted.status_code is None and not unlisted
-    found: list[str] = []
-    budget = CHECKED
-    size = limit + 1 if covered else max(limit + 1, CHECKED_AT_ONCE)
-    while True:
-        ids, reached = source.newest(before, size)
-        meeting, cost = (ids, len(ids)) if covered else _checked(connection, wanted, unlisted, ids)
-        found += meeting
-        if len(found) > limit:
-            following: str | None = found[limit - 1]
-            break
-        budget -= cost
-        following = reached if len(ids) < size else ids[-1]
-        if len(ids) < size or covered or budget <= 0:
-            break
-        before = ids[-1]
-    records, ended_at = read.records(connection, found[:limit])
-    # On PostgreSQL a delivery of an earlier statement may have changed meanwhile.
-    return [one for one in records if wanted.state in {None, one.state}], ended_at or following
+    return _page(connection, wanted, _events(connection, wanted), limit=limit, cursor=cursor)
 
 
 def event(connection: Connection, event_id: str) -> EventRecord | None:
@@ -140,10 +112,37 @@ def deliveries_of(
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
     wanted = Search(endpoint_uids, shown.namespace, event_id=shown.id)
-    source = _of_events(connection, wanted, "", {shown.id: shown.deliveries})
-    ids, reached = source.newest(AFTER_ALL, limit + 1)
-    records, ended_at = read.records(connection, ids[:limit])
-    return records, ended_at or (ids[limit - 1] if len(ids) > limit else reached)
+    event_ids = [shown.id] if shown.deliveries <= ROWS else None
+    return _page(connection, wanted, event_ids, limit=limit, cursor=None)
+
+
+def _page(
+    connection: Connection, wanted: Search, event_ids: Collection[str] | None, *, limit: int, cursor: str | None
+) -> tuple[list[DeliveryRecord], str | None]:
+    """Return one page; ``event_ids`` are the events of the search, or None if they are not listed."""
+    begin, before = _bounds(wanted, cursor)
+    newest = _source(connection, wanted, begin, event_ids)
+    conditions = _conditions(wanted)
+    if event_ids is not None:
+        conditions |= _NO_IDS
+    is_covered = set(conditions.values()) == {None}
+    matching: list[str] = []
+    left = CHECKED
+    size = limit + 1 if is_covered else max(limit + 1, CHECKED_AT_ONCE)
+    while True:
+        ids, reached = newest(before, size)
+        matching += ids if is_covered else _checked(connection, ids, conditions)
+        if len(matching) > limit:
+            following: str | None = matching[limit - 1]
+            break
+        left -= len(ids)
+        following = reached if len(ids) < size else ids[-1]
+        if len(ids) < size or is_covered or left <= 0:
+            break
+        before = ids[-1]
+    records, ended_at = read.records(connection, matching[:limit])
+    # On PostgreSQL a delivery of an earlier statement may have changed meanwhile.
+    return [one for one in records if wanted.state in {None, one.state}], ended_at or following
 
 
 def _bounds(wanted: Search, cursor: str | None) -> tuple[str, str]:
@@ -153,145 +152,77 @@ def _bounds(wanted: Search, cursor: str | None) -> tuple[str, str]:
     return begin, min(end, cursor or AFTER_ALL)
 
 
-class _IdCondition(NamedTuple):
-    """A condition on an id of the event.
-
-    Attributes:
-        digest: of the producer's id, in the index.
-        itself: the id if it may be Hookwright's own.
-    """
-
-    digest: str
-    itself: frozenset[str]
-
-    def met_by(self, connection: Connection, event_ids: AbstractSet[str]) -> tuple[set[str], int]:
-        """Return those of some events that meet it, and how many lines of the index were examined."""
-        found, examined = message_index.having(connection, self.digest, event_ids - self.itself)
-        return found | (self.itself & event_ids), examined
+def _conditions(wanted: Search) -> dict[str, str | int | None]:
+    """Return the parameters of `CHECK`; None is no condition."""
+    digests = {
+        name: None if text is None else id_digest(wanted.namespace, text)
+        for name, text in (("message_id", wanted.message_id), ("event_id", wanted.event_id))
+    }
+    return {"type": wanted.event_type, "code": wanted.status_code, **digests, "id": wanted.event_id}
 
 
-def _conditions_by_id(wanted: Search) -> list[_IdCondition]:
-    found = []
-    if wanted.message_id is not None:
-        digest = message_index.message_digest(wanted.namespace, wanted.message_id)
-        found.append(_IdCondition(digest, frozenset()))
-    if wanted.event_id is not None:
-        digest = message_index.event_digest(wanted.namespace, wanted.event_id)
-        found.append(_IdCondition(digest, frozenset([wanted.event_id])))
-    return found
+def _checked(connection: Connection, ids: Sequence[str], conditions: Mapping[str, str | int | None]) -> list[str]:
+    """Return the deliveries that meet the conditions, the newest first."""
+    return [one for (one,) in run(connection, CHECK, {"rows": packed_column(ids), **conditions})] if ids else []
 
 
-def _checked(
-    connection: Connection, wanted: Search, unlisted: Sequence[_IdCondition], ids: Sequence[str]
-) -> tuple[list[str], int]:
-    """Return the deliveries that meet the conditions which no source covers, and what the check cost."""
-    if not ids:
-        return [], 0
-    which = {"type": wanted.event_type, "code": wanted.status_code}
-    events_of = dict(iter(connection.execute(CHECK, {"rows": packed_column(ids), **which})))
-    cost = len(ids)
-    for condition in unlisted:
-        met, examined = condition.met_by(connection, {*events_of.values()})
-        events_of = {delivery_id: event_id for delivery_id, event_id in events_of.items() if event_id in met}
-        cost += examined // LINES_A_CHECK
-    return list(events_of), cost
+def _events(connection: Connection, wanted: Search) -> Collection[str] | None:
+    """Return the events of the namespace that have the ids of the search; None if it has none, or if they are many."""
+    conditions = _conditions(wanted)
+    message_id, event_id = conditions["message_id"], conditions["event_id"]
+    which = {**conditions, "namespace": wanted.namespace, "count": LISTED + 1}
+    for given, statements in ((message_id, [BY_MESSAGE_ID]), (event_id, [BY_EVENT_ID, BY_ID])):
+        if given is None:
+            continue
+        listed = [row for statement in statements for row in run(connection, statement, which)]
+        totals = {
+            id_: total
+            for id_, total, *digests in listed
+            if message_id in {None, digests[0]} and (event_id in {None, digests[1]} or id_ == wanted.event_id)
+        }
+        if len(listed) <= LISTED and sum(totals.values()) <= ROWS:
+            return totals.keys()
+    return None
 
 
-class _Source(Protocol):
-    """A source of the deliveries of a search, except for the conditions that `CHECK` has."""
-
-    def newest(self, before: str, size: int) -> Found:
-        """Return the newest ids below an id, at most ``size``."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """All ids of a search, the newest first."""
-
-    ids: Sequence[str]
-
-    def newest(self, before: str, size: int) -> Found:
-        return Found([one for one in self.ids if one < before][:size], None)
+def _source(
+    connection: Connection, wanted: Search, begin: str, event_ids: Collection[str] | None
+) -> Callable[[str, int], Found]:
+    """Return a function that finds the newest ids below an id, at most so many; it uses the most selective source."""
+    if event_ids is not None:
+        return partial(_listed, _of_events(connection, wanted, begin, event_ids))
+    if len(wanted.endpoint_uids) <= (MERGED if wanted.state in read.NEWEST else 1):
+        return partial(_merged, connection, wanted, begin=begin, budget=RowBudget())
+    return partial(_walked, connection, wanted, begin=begin, budget=RowBudget(WALKED))
 
 
-@dataclass(frozen=True, slots=True)
-class _Merged:
-    """The logs of a few endpoints."""
-
-    connection: Connection
-    wanted: Search
-    begin: str
-    budget: RowBudget
-
-    def newest(self, before: str, size: int) -> Found:
-        read_log = partial(read.newest, self.connection, state=self.wanted.state, budget=self.budget, begin=self.begin)
-        logs = [read_log(uid, limit=size, before=before) for uid in self.wanted.endpoint_uids]
-        ids = sorted((delivery_id for log in logs for delivery_id in log.ids), reverse=True)[:size]
-        reached = max((log.reached for log in logs if log.reached is not None), default=None)
-        return Found(ids, None) if reached is None else up_to(ids, reached)
+def _of_events(connection: Connection, wanted: Search, begin: str, event_ids: Collection[str]) -> list[str]:
+    """Return all deliveries of events to the endpoints of a search, the newest first."""
+    which = {"rows": packed_column(event_ids), "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
+    return sorted((one for (one,) in run(connection, OF_EVENTS, which) if one >= begin), reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _All:
-    """All deliveries, if no index fits; a page examines a limited number of them."""
+def _listed(ids: Sequence[str], before: str, size: int) -> Found:
+    return Found([one for one in ids if one < before][:size], None)
 
-    connection: Connection
-    wanted: Search
-    begin: str
-    budget: RowBudget
-    event_ids: Sequence[str] | None = None
 
-    def newest(self, before: str, size: int) -> Found:
-        within = _parameters(self.wanted, self.begin, before)
-        matching = OF_ENDPOINTS
-        if self.event_ids is not None:
-            matching, within["rows"] = OF_EVENTS, packed_column(self.event_ids)
-        ids, reached = search(self.connection, STRETCH, matching, within, limit=size, budget=self.budget)
-        return Found(ids, None) if reached is None else up_to(ids, _end_of_millisecond(reached, before))
+def _merged(connection: Connection, wanted: Search, before: str, size: int, *, begin: str, budget: RowBudget) -> Found:
+    """Search the logs of a few endpoints."""
+    read_log = partial(read.newest, connection, state=wanted.state, budget=budget, begin=begin)
+    logs = [read_log(uid, limit=size, before=before) for uid in wanted.endpoint_uids]
+    ids = sorted((delivery_id for log in logs for delivery_id in log.ids), reverse=True)[:size]
+    reached = max((log.reached for log in logs if log.reached is not None), default=None)
+    return Found(ids, None) if reached is None else up_to(ids, reached)
+
+
+def _walked(connection: Connection, wanted: Search, before: str, size: int, *, begin: str, budget: RowBudget) -> Found:
+    """Search all deliveries, if no index fits; a page examines a limited number of them."""
+    within = {"begin": begin, "end": before, "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
+    ids, reached = search(connection, STRETCH, OF_ENDPOINTS, within, limit=size, budget=budget)
+    return Found(ids, None) if reached is None else up_to(ids, _end_of_millisecond(reached, before))
 
 
 def _end_of_millisecond(reached: str, end: str) -> str:
     """Return a position at or above an id that does not disclose the id, which may be another tenant's delivery."""
     position = reached[:_TIME].ljust(len(reached), "Z")
     return position if position < end else reached
-
-
-def _source(connection: Connection, wanted: Search, begin: str, totals: Mapping[str, int] | None) -> _Source:
-    """Return the most selective source of a search; ``totals`` has the events that it lists, or is None."""
-    if totals is not None:
-        return _of_events(connection, wanted, begin, totals)
-    if len(wanted.endpoint_uids) <= (MERGED if wanted.state in read.NEWEST else 1):
-        return _Merged(connection, wanted, begin, RowBudget())
-    return _All(connection, wanted, begin, RowBudget(WALKED))
-
-
-def _of_events(connection: Connection, wanted: Search, begin: str, totals: Mapping[str, int]) -> _Source:
-    """Return the deliveries of events; if they are spread over too many rows, each page examines the newest rows."""
-    uids = packed_column(wanted.endpoint_uids)
-    found = event_deliveries.find(connection, totals, uids, wanted.state, budget=RowBudget(ROWS))
-    if found is not None:
-        return _Listed([one for one in found if one >= begin])
-    begin = max(begin, event_deliveries.earliest(min(totals)))
-    return _All(connection, wanted, begin, RowBudget(ROWS), sorted(totals))
-
-
-def _parameters(wanted: Search, begin: str, end: str) -> dict[str, str | None]:
-    return {"begin": begin, "end": end, "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
-
-
-def _events(connection: Connection, wanted: Search, by_id: Sequence[_IdCondition]) -> dict[str, int] | None:
-    """Return the events of the namespace that have the ids of the search, and how many deliveries each has.
-
-    None if each of the ids has more than `LISTED` events.
-    """
-    found = {one: message_index.find(connection, one.digest, most=LISTED) for one in by_id}
-    listed = [ids | one.itself for one, ids in found.items() if ids is not None]
-    if not listed:
-        return None
-    event_ids = set.intersection(*listed)
-    for one, its_ids in found.items():
-        if its_ids is None:
-            event_ids, _ = one.met_by(connection, event_ids)
-    which = {"rows": packed_column(sorted(event_ids)), "namespace": wanted.namespace}
-    # SQLAlchemy's result has a method `keys`, so dict() would take it for a mapping.
-    return dict(iter(run(connection, EVENTS, which)))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from hookwright_dev.bench.filling import (
     delivery_id,
-    event_id,
     filled_sqlite,
     pending_of,
+    producer_id,
 )
+from hookwright_operator.ids import id_digest
 
 ROWS = 20_000
 
@@ -36,7 +37,9 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
             assert attempts.fetchone() == (ROWS - pending_of(ROWS),)
             indexes = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
             ids = connection.execute("SELECT id, event_id FROM deliveries ORDER BY id").fetchall()
-            assert ids == [(delivery_id(number), event_id(number)) for number in range(1, ROWS + 1)]
+            digests = "SELECT message_id_digest, event_id_digest FROM events ORDER BY id LIMIT 1"
+            assert connection.execute(digests).fetchone() == (id_digest("acme", producer_id(1)),) * 2
+            assert ids == [(name, f"msg_{name[4:]}") for name in map(delivery_id, range(1, ROWS + 1))]
     assert states["pending"] == pending_of(ROWS)
     assert 0 < states["failed"] < states["delivered"]
     assert {"deliveries_to_claim", "deliveries_log", "deliveries_done_by_age", "event_ids_by_age"} <= indexes

@@ -1,17 +1,16 @@
 """The first schema.
 
-The ids of revisions begin with ``r``. The revisions 0001 to 0014 belong to development versions, whose databases are
-refused as unknown.
+The ids of revisions begin with ``r``. The revisions 0001 to 0014 and r0001 belong to development versions, whose
+databases are refused as unknown.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "r0001"
+revision = "r0002"
 down_revision = None
 
 Key = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-RowId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
@@ -21,7 +20,6 @@ def upgrade() -> None:
     _create_replicas()
     _create_events()
     _create_deliveries()
-    _create_search()
     _create_numbers()
     _create_replays()
     _create_tables_of_the_leader()
@@ -93,11 +91,15 @@ def _create_events() -> None:
         _text("type"),
         _number("accepted_ms"),
         _number("deliveries", sa.Integer),
+        sa.Column("message_id_digest", sa.BigInteger),
+        sa.Column("event_id_digest", sa.BigInteger),
         sa.Column("body", sa.LargeBinary, nullable=False),
         sa.Column("trace", sa.Text),
         sa.Column("attributes", sa.Text),
         has_rowid=True,
     )
+    for name in ("message_id", "event_id"):
+        _index(f"events_by_{name}", "events", f"{name}_digest", condition=f"{name}_digest IS NOT NULL")
     _table("kept_events", _key("event_id"), _word("namespace"), _word("project"))
     _index("kept_events_of_project", "kept_events", "namespace", "project", "event_id")
     _table(
@@ -128,6 +130,7 @@ def _create_deliveries() -> None:
     pending, failed, done = "state = 'pending'", "state = 'failed'", "state IN ('delivered', 'discarded')"
     # Of two indexes that serve a query alike, SQLite uses the one that was created last. So the partial ones follow.
     _index("deliveries_log", "deliveries", "endpoint_uid", "id")
+    _index("deliveries_by_event", "deliveries", "event_id", "endpoint_uid")
     _index("deliveries_to_claim", "deliveries", "endpoint_uid", "due_ms", "id", condition=pending)
     _index("deliveries_failed_log", "deliveries", "endpoint_uid", "id", condition=failed)
     _index("deliveries_failed_by_age", "deliveries", "ended_ms", condition=failed)
@@ -146,19 +149,6 @@ def _create_deliveries() -> None:
     )
     _table("pull_takes", _key("id"), _word("endpoint_uid"), _number("until_ms"), _text("delivery_ids"))
     _index("pull_takes_by_end", "pull_takes", "until_ms")
-
-
-def _create_search() -> None:
-    _table("search_recent", sa.Column("id", RowId, primary_key=True), _text("lines"), has_rowid=True)
-    _table("search_blocks", _key_number("id", RowId), _text("lines"), has_rowid=True)
-    _table(
-        "search_segments",
-        _key_number("segment", RowId),
-        _word("first_event_id"),
-        _word("last_event_id"),
-        _flag("merged"),
-        has_rowid=True,
-    )
 
 
 def _create_numbers() -> None:
