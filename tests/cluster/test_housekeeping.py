@@ -12,6 +12,7 @@ from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.records import NewDelivery, NewEvent, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
@@ -43,7 +44,7 @@ async def accept(store: Store, uid: str) -> None:
 
 async def state(store: Store, uid: str) -> State:
     """Return the state of an endpoint's only delivery."""
-    record = await store.delivery(f"dlv_{uid}")
+    record = await store.read_log(read.delivery, f"dlv_{uid}")
     assert record is not None
     return record.state
 

@@ -17,6 +17,7 @@ from support.polling import until
 from support.store_factories import Clock
 
 from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS
+from hookwright_operator.store.sql import read
 
 BEAT_MS = LEASE_MS // 6
 """The time between two heartbeats of the operator."""
@@ -71,7 +72,7 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
         async def all_delivered() -> bool:
             clock.advance(100)
             await renewed(replicas)
-            counts = (await replicas[0].store.counts()).values()
+            counts = (await replicas[0].store.read(read.counts)).values()
             return sum(count.delivered for count in counts) == 12 * len(UIDS)
 
         await until(all_delivered)
@@ -141,7 +142,7 @@ async def test_a_stopped_replica_is_replaced_when_its_last_attempts_are_over(url
         async def delivered() -> bool:
             for sent in [one for one in receivers.under_way if one.replica == "other"]:
                 receivers.answer(sent, 200)
-            counts = (await other.store.counts()).values()
+            counts = (await other.store.read(read.counts)).values()
             return sum(count.delivered for count in counts) == len(UIDS)
 
         for _ in range(100):

@@ -123,7 +123,7 @@ async def test_a_page_examines_a_bounded_number_of_rows_and_cursors_lead_to_the_
         pages += 1
         if cursor is None:
             break
-        record = await store.delivery(cursor)
+        record = await store.read_log(read_sql.delivery, cursor)
         assert record is None or record.endpoint_uid == BUSY
     assert seen == found
     assert pages == (1 if state is State.FAILED else 2)
@@ -155,12 +155,12 @@ async def test_a_budget_that_ends_between_two_finds_loses_and_repeats_nothing(
     monkeypatch.setattr(paging.RowBudget, "__init__", lambda budget: setattr(budget, "rows", 230))
     seen: list[str] = []
     empty = 0
-    page, cursor = await store.deliveries(BUSY, state=State.DISCARDED, limit=LIMIT)
+    page, cursor = await store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT)
     while cursor is not None:
         seen += [record.id for record in page]
         empty += not page
         before = cursor
-        page, cursor = await store.deliveries(BUSY, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
+        page, cursor = await store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
         assert cursor is None or cursor < before
     assert [*seen, *[record.id for record in page]] == rare_ids()
     assert empty
@@ -169,7 +169,10 @@ async def test_a_budget_that_ends_between_two_finds_loses_and_repeats_nothing(
 async def test_claims_and_other_tenants_do_not_wait_for_readers(store: Store) -> None:
     """Beside 16 readers, `next_due`, an acceptance and a claim come back while most of the pages are still read."""
     for _ in range(3):
-        readers = [asyncio.create_task(store.deliveries(BUSY, state=State.DISCARDED, limit=LIMIT)) for _ in range(16)]
+        readers = [
+            asyncio.create_task(store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT))
+            for _ in range(16)
+        ]
         await asyncio.sleep(0)
         new = event("uid-other")
         await store.accept([new])
@@ -197,10 +200,10 @@ async def test_a_rare_state_on_postgresql_examines_a_bounded_number_of_rows(post
     seen: list[str] = []
     cursor, pages = None, 0
     while pages == 0 or cursor is not None:
-        page, cursor = await store.deliveries(BUSY, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
+        page, cursor = await store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
         seen += [record.id for record in page]
         pages += 1
-    dense, following = await store.deliveries(BUSY, state=State.DELIVERED, limit=LIMIT)
+    dense, following = await store.read_log(read_sql.log, BUSY, state=State.DELIVERED, limit=LIMIT)
     await store.close()
     assert [int(one[8:]) for one in seen] == sorted(range(7, rows, 40_000), reverse=True)
     assert pages == 3

@@ -29,6 +29,7 @@ from hookwright_operator.process import now_ms
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.database_owner import Installation, claim_database, hand_over
 from hookwright_operator.store.records import NewDelivery, NewEvent, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
@@ -70,7 +71,7 @@ async def accept(store: Store, uid: str) -> None:
 
 async def state(store: Store, uid: str) -> State:
     """Return the state of an endpoint's only delivery."""
-    record = await store.delivery(f"dlv_{uid}")
+    record = await store.read_log(read.delivery, f"dlv_{uid}")
     assert record is not None
     return record.state
 

@@ -16,6 +16,7 @@ from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, Counts, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 
 RETRIES = 5
@@ -31,7 +32,7 @@ async def store(url: str) -> AsyncIterator[Store]:
 
 async def attempts_of(store: Store, delivery_id: str) -> int:
     """Return how many attempts the log has for a delivery."""
-    record = await store.delivery(delivery_id)
+    record = await store.read_log(read.delivery, delivery_id)
     assert record is not None
     assert [one.number for one in record.attempts] == list(range(1, len(record.attempts) + 1))
     return len(record.attempts)
@@ -44,12 +45,12 @@ async def test_a_repeated_settlement_is_stored_once(store: Store, state: State) 
     delivery = await accept_one(store, claimed=True)
     result = settlement(delivery, state, due_ms=Clock().now + 1000)
     await store.settle([result])
-    counts = await store.counts_of("orders")
+    counts = await store.read(read.counts_of, "orders")
 
     await store.settle([result], again=True)
 
     assert await attempts_of(store, delivery.id) == 1
-    assert await store.counts_of("orders") == counts
+    assert await store.read(read.counts_of, "orders") == counts
 
 
 @pytest.mark.both_engines
@@ -62,7 +63,7 @@ async def test_a_repeated_settlement_that_was_never_stored_is_stored(store: Stor
     await store.settle(results, again=True)
 
     assert [await attempts_of(store, one.id) for one in (stored, lost)] == [1, 1]
-    assert await store.counts_of("orders") == Counts(
+    assert await store.read(read.counts_of, "orders") == Counts(
         delivered=2, last_attempt_ms=results[0].attempt.started_ms, last_status_code=200
     )
 
@@ -83,7 +84,7 @@ async def test_a_repeated_settlement_leaves_a_newer_claim_alone(store: Store, ur
     second = result._replace(attempt=result.attempt._replace(started_ms=clock.now + 5), state=State.FAILED)
     await store.settle([second])
     assert await attempts_of(store, delivery.id) == 2
-    assert (await store.counts_of("orders")).failed == 1
+    assert (await store.read(read.counts_of, "orders")).failed == 1
     await left(other)
 
 

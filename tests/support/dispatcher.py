@@ -26,6 +26,7 @@ from hookwright_operator.services.events import AcceptResult, Events, IncomingEv
 from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.records import Counts, DeliveryRecord, Settlement, State
 from hookwright_operator.store.shard_sharing import SHARDS
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_operator.supervisor import Supervisor
 
@@ -186,11 +187,11 @@ class Engine:
 
     async def counts(self, uid: str) -> Counts:
         """Return the counters of an endpoint."""
-        return await self.store.counts_of(uid)
+        return await self.store.read(read.counts_of, uid)
 
     async def log(self, uid: str) -> list[DeliveryRecord]:
         """Return the newest deliveries of an endpoint."""
-        records, _ = await self.store.deliveries(uid, limit=1000)
+        records, _ = await self.store.read_log(read.log, uid, limit=1000)
         return records
 
     async def ended(self, uid: str, count: int, *, within: float = PATIENCE) -> None:

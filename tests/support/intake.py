@@ -16,6 +16,7 @@ from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.store.records import DeliveryRecord, State
+from hookwright_operator.store.sql import read
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.places import Places
@@ -115,7 +116,7 @@ class Intake:
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord:
         """Return a delivery in the store."""
-        found = await self.engine.store.delivery(delivery_id)
+        found = await self.engine.store.read_log(read.delivery, delivery_id)
         assert found is not None
         return found
 

@@ -25,6 +25,7 @@ from hookwright_operator.store.records import (
     State,
 )
 from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 
 LEASE_MS = 10_000
@@ -166,7 +167,7 @@ async def claimed_ids(store: Store, uid: str = "orders", limit: int = 100) -> li
 
 async def state_of(store: Store, delivery_id: str) -> State:
     """Return the state that the log shows."""
-    record = await store.delivery(delivery_id)
+    record = await store.read_log(read.delivery, delivery_id)
     assert record is not None
     return record.state
 
@@ -187,11 +188,11 @@ async def all_rows(store: Store) -> dict[str, int]:
 
 async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:
     """Return the ids of an endpoint's log, page by page."""
-    page, cursor = await store.deliveries(uid, state=state, limit=limit)
+    page, cursor = await store.read_log(read.log, uid, state=state, limit=limit)
     seen = [record.id for record in page]
     while cursor:
         assert len(page) == limit
-        page, cursor = await store.deliveries(uid, state=state, limit=limit, cursor=cursor)
+        page, cursor = await store.read_log(read.log, uid, state=state, limit=limit, cursor=cursor)
         seen += [record.id for record in page]
     return seen
 

@@ -23,6 +23,7 @@ from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Health, Registry
 from hookwright_operator.store.notifications import REPORTS
 from hookwright_operator.store.records import Counts, Settlement, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 
 log = structlog.get_logger(__name__)
@@ -177,7 +178,7 @@ class StatusReporter:
                 continue
             self._last[uid] = self._clock()
             try:
-                counts = await self._store.counts_of(uid)
+                counts = await self._store.read(read.counts_of, uid)
             except BaseException:
                 self._restore(uid, results)
                 raise

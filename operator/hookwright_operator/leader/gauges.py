@@ -16,6 +16,7 @@ from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import MODELS, Cache
 from hookwright_operator.watch.objects import Key
@@ -46,7 +47,7 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     """
     pending, dues = 0, dict[str, int]()
     for uids in groups(existing(registry, cache)):
-        pending += await store.pending_of(uids)
+        pending += await store.read(read.pending_of, uids)
         dues |= await store.next_due(uids)
     states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
     metrics.PENDING.set(pending)

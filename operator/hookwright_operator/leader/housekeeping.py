@@ -17,6 +17,7 @@ from hookwright_operator.leader import gauges
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.orphans import plan_orphans
 from hookwright_operator.store.records import DELETED_REASON, Counts
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.objects import Key
@@ -71,7 +72,7 @@ class Housekeeping:
         """Publish the counts of the endpoints whose status differs from the store."""
         counts: dict[str, Counts] = {}
         for uids in gauges.groups([endpoint.uid for endpoint in self.registry]):
-            counts |= await self.store.counts(uids)
+            counts |= await self.store.read(read.counts, uids)
         for endpoint in self.registry:
             kept = counts.get(endpoint.uid)
             resource = self.changes.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
@@ -102,7 +103,9 @@ class Housekeeping:
             discarded = await self.store.discard(uid, DELETED_REASON)
             log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=discarded)
         await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
-        metrics.ORPHANED.set(sum([await self.store.pending_of(uids) for uids in gauges.groups(found - plan.expired)]))
+        metrics.ORPHANED.set(
+            sum([await self.store.read(read.pending_of, uids) for uids in gauges.groups(found - plan.expired)])
+        )
 
     async def watch_orphans(self) -> None:
         """Discard orphans when their grace time ends, until cancelled."""
@@ -114,7 +117,8 @@ class Housekeeping:
     async def _missing(self) -> set[str]:
         """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
         replaying = {job.endpoint_uid for job in await self.store.running_replays()}
-        return set(await self.store.pending_uids() | replaying) - gauges.existing(self.registry, self.changes.cache)
+        uids = await self.store.read(read.pending_uids)
+        return set(uids | replaying) - gauges.existing(self.registry, self.changes.cache)
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
         """Remove deliveries after their retention time in days, and old statistics, repeatedly, until cancelled."""

@@ -10,6 +10,7 @@ from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.http.sent_request import HIDDEN, SentRequest
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, DeliveryRecord, EventRecord, Search, State
+from hookwright_operator.store.sql import read, search
 from hookwright_operator.store.store import Store
 
 __all__ = ["HIDDEN", "DeliveryLog", "SentRequest", "is_cursor"]
@@ -48,27 +49,27 @@ class DeliveryLog:
             limit: most deliveries to return.
             cursor: as an earlier page returned it; `is_cursor` is true for it.
         """
-        return await self.store.deliveries(endpoint_uid, state=state, limit=limit, cursor=cursor)
+        return await self.store.read_log(read.log, endpoint_uid, state=state, limit=limit, cursor=cursor)
 
     async def search(
         self, wanted: Search, *, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
         """Return a page of a search, newest first, and the cursor of the next page; the limits are those of `page`."""
-        return await self.store.search.page(wanted, limit=limit, cursor=cursor)
+        return await self.store.read_log(search.page, wanted, limit=limit, cursor=cursor)
 
     async def event(self, event_id: str) -> EventRecord | None:
         """Return an event with its body, or None if the id is unknown."""
-        return await self.store.search.event(event_id)
+        return await self.store.read_log(search.event, event_id)
 
     async def deliveries_of(
         self, event: EventRecord, endpoint_uids: Sequence[str], *, limit: int
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
         """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
-        return await self.store.search.deliveries_of(event, endpoint_uids, limit=limit)
+        return await self.store.read_log(search.deliveries_of, event, endpoint_uids, limit=limit)
 
     async def find(self, delivery_id: str) -> DeliveryRecord | None:
         """Return one delivery with its attempts."""
-        return await self.store.delivery(delivery_id)
+        return await self.store.read_log(read.delivery, delivery_id)
 
     async def retry(self, delivery: DeliveryRecord) -> bool:
         """Make a failed or delivered delivery pending again, or a pending one due now; return False if it is discarded.

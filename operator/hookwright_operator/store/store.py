@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, select
 
@@ -13,7 +13,6 @@ from hookwright_operator import metrics
 from hookwright_operator.store.chosen_replays import ChosenReplays
 from hookwright_operator.store.connect import open_database
 from hookwright_operator.store.database import Database
-from hookwright_operator.store.delivery_search import LogSearch
 from hookwright_operator.store.fan_outs import FanOuts
 from hookwright_operator.store.group_commit import Observe, Operation
 from hookwright_operator.store.lost_claims import LostClaims
@@ -24,8 +23,6 @@ from hookwright_operator.store.records import (
     Attempt,
     Claimed,
     ClaimRequest,
-    Counts,
-    DeliveryRecord,
     NewEvent,
     Replay,
     Replica,
@@ -40,6 +37,7 @@ from hookwright_operator.store.statistics import Statistics
 from hookwright_operator.store.transactions import Transactions
 from hookwright_runtime.errors import StoreError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 DISCARD_BATCH = 512
@@ -85,7 +83,6 @@ class Store:
         self._release = Operation("release", partial(claim.release, owner=replica.id))
         self.fan_outs = FanOuts(self.transactions)
         self.orphans = Orphans(self.transactions)
-        self.search = LogSearch(self.transactions)
         self.chosen_replays = ChosenReplays(self.transactions)
         self.statistics = Statistics(self.transactions)
         self.pull_leases = PullLeases(self.transactions, self.statistics)
@@ -281,6 +278,16 @@ class Store:
         self._releases.on_notify = on_notify
         self.notifications.listen(lambda word: shares() if word == CHANGED else on_notify(word))
 
+    async def read(self, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query of `store.sql`, beside transactions that write; metrics have its name."""
+        return await self.transactions.read(query.__name__, lambda connection: query(connection, *args, **kwargs))
+
+    async def read_log(self, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a query on a connection for the delivery log, so that no claim waits for it."""
+        return await self.transactions.read(
+            query.__name__, lambda connection: query(connection, *args, **kwargs), of_log=True
+        )
+
     async def next_due(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, int]:
         """Return by endpoint uid when its earliest delivery without a claim of a living replica is due.
 
@@ -289,46 +296,6 @@ class Store:
         """
         due = partial(read.next_due, uids=endpoint_uids, owner=self.instance, now=self._clock())
         return await self.transactions.read("next_due", due)
-
-    async def pending_uids(self) -> frozenset[str]:
-        """Return the endpoints that have pending deliveries."""
-        return await self.transactions.read("pending_uids", read.pending_uids)
-
-    async def pending_of(self, endpoint_uids: Sequence[str]) -> int:
-        """Return how many pending deliveries some endpoints have together."""
-        return await self.transactions.read("counts", partial(read.pending_of, uids=endpoint_uids))
-
-    async def counts(self, endpoint_uids: Sequence[str] | None = None) -> dict[str, Counts]:
-        """Return the counters by endpoint uid, for each endpoint that has ever had a delivery; None means all of them.
-
-        A deleted endpoint has counters until its last delivery is pruned.
-        """
-        return await self.transactions.read("counts", partial(read.counts, uids=endpoint_uids))
-
-    async def counts_of(self, endpoint_uid: str) -> Counts:
-        """Return one endpoint's counters, zeros if it has never had a delivery."""
-        return await self.transactions.read("counts", lambda connection: read.counts_of(connection, endpoint_uid))
-
-    async def deliveries(
-        self, endpoint_uid: str, *, state: State | None = None, limit: int = 50, cursor: str | None = None
-    ) -> tuple[list[DeliveryRecord], str | None]:
-        """Return a page of an endpoint's delivery log with the newest attempts, the newest delivery first.
-
-        Args:
-            endpoint_uid: the endpoint.
-            state: only deliveries in this state.
-            limit: how many deliveries at most.
-            cursor: the cursor that an earlier page returned, None for the first page.
-
-        Returns:
-            The page, and the cursor of the next one, None after the last. A page may be short or empty, see `paging`.
-        """
-        page = partial(read.log, endpoint_uid=endpoint_uid, state=state, limit=limit, cursor=cursor)
-        return await self.transactions.read("deliveries", page, of_log=True)
-
-    async def delivery(self, delivery_id: str) -> DeliveryRecord | None:
-        """Return one delivery with its newest attempts, or None if the id is unknown."""
-        return await self.transactions.read("delivery", partial(read.delivery, delivery_id=delivery_id), of_log=True)
 
     async def running_replays(self) -> list[Replay]:
         """Return every replay that is running."""

@@ -19,6 +19,7 @@ from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.store.records import Attempt, NewDelivery, NewEvent, Settlement, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 
 
@@ -67,7 +68,7 @@ class Stage:
 
     async def states(self, ids: Sequence[str]) -> list[State]:
         """Return the states of deliveries in the store."""
-        records = [await self.store.delivery(its_id) for its_id in ids]
+        records = [await self.store.read_log(read.delivery, its_id) for its_id in ids]
         return [record.state for record in records if record is not None]
 
 
@@ -143,7 +144,7 @@ async def test_while_the_store_is_away_the_endpoint_waits_from_the_first_refusal
 
     assert sorted(stage.stored) == sorted(ids)
     assert stage.queue.refused == 0
-    records = [await stage.store.delivery(its_id) for its_id in ids]
+    records = [await stage.store.read_log(read.delivery, its_id) for its_id in ids]
     assert [len(record.attempts) for record in records if record is not None] == [1, 1, 1]
 
 

@@ -19,6 +19,7 @@ from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.store.records import State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreUnavailable
 
@@ -53,11 +54,11 @@ async def test_a_test_event_is_a_signed_delivered_event_and_is_in_the_log_only(
     for received in receiver.received:
         assert received.type == "delivered"
         assert verdict(received.headers, received.body, endpoint.secrets) == ""
-    records, _ = await store.deliveries("orders")
+    records, _ = await store.read_log(read.log, "orders")
     assert [record.id for record in records] == [recorded for _, recorded in reversed(results)]
     assert {received.id for received in receiver.received} == {record.event_id for record in records}
     assert all(record.is_test and record.state is State.DELIVERED for record in records)
-    assert await store.counts() == {}
+    assert await store.read(read.counts) == {}
 
 
 async def test_a_test_of_a_cloudevents_endpoint_has_the_chosen_type(
@@ -79,7 +80,7 @@ async def test_a_test_answers_while_the_store_cannot_write(
             subscriber("orders", receiver.url), SYNTHETIC
         )
     assert (outcome.status_code, recorded) == (200, None)
-    assert await store.deliveries("orders") == ([], None)
+    assert await store.read_log(read.log, "orders") == ([], None)
 
 
 async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

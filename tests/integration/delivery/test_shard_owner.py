@@ -17,6 +17,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.replays import Replays
 from hookwright_operator.store.records import ReplayState
 from hookwright_operator.store.shard_sharing import CLOCKS_DIFFER_MS, SHARDS, shard_of
+from hookwright_operator.store.sql import read
 
 UIDS = [f"endpoint-{number}" for number in range(8)]
 
@@ -115,10 +116,10 @@ class World:
             self.clock.advance(100)
             for sent in tuple(self.receivers.under_way):
                 self.receivers.answer(sent, 200)
-            return all([(await store.counts_of(uid)).pending == 0 for uid in UIDS])
+            return all([(await store.read(read.counts_of, uid)).pending == 0 for uid in UIDS])
 
         await until(all_ended)
-        counts = (await store.counts()).values()
+        counts = (await store.read(read.counts)).values()
         assert sum(count.delivered + count.failed for count in counts) == self.posted * len(UIDS)
         assert sum(count.delivered for count in counts) <= len(self.receivers.delivered)
         assert self.receivers.wrong == []
@@ -185,7 +186,7 @@ async def test_a_shard_is_handed_on_when_what_is_under_way_has_ended_and_not_bef
         async def all_ended() -> bool:
             for sent in tuple(receivers.under_way):
                 receivers.answer(sent, 200)
-            counts = (await new.store.counts()).values()
+            counts = (await new.store.read(read.counts)).values()
             return sum(count.delivered for count in counts) == 2 * len(UIDS)
 
         await until(all_ended)
@@ -232,7 +233,7 @@ async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(u
             owner = successor
 
         async def all_delivered() -> bool:
-            return (await owner.store.counts_of("orders")).delivered == 6
+            return (await owner.store.read(read.counts_of, "orders")).delivered == 6
 
         await until(all_delivered)
         # 1.5 s lie between two attempts. Each begins a moment after its time, a longer moment on a busy machine.

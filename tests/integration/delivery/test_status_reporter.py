@@ -102,14 +102,14 @@ async def test_a_first_result_is_published_soon_and_the_next_after_the_interval(
 class SlowCounts:
     """Reads of counts that reach the publisher only when the test opens the gate."""
 
-    counts_of: Callable[[str], Awaitable[Counts]]
+    reading: Callable[..., Awaitable[Counts]]
     read: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     fault: Exception | None = None
 
-    async def __call__(self, uid: str) -> Counts:
+    async def __call__(self, query: Callable[..., Counts], uid: str) -> Counts:
         """Return the counts as they were when they were read."""
-        counts = await self.counts_of(uid)
+        counts = await self.reading(query, uid)
         self.read.set()
         await self.gate.wait()
         if self.fault:
@@ -120,8 +120,8 @@ class SlowCounts:
 @pytest.fixture
 def slow(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> SlowCounts:
     """Make the reads of the stage's store slow."""
-    slow = SlowCounts(stage.store.counts_of)
-    monkeypatch.setattr(stage.store, "counts_of", slow)
+    slow = SlowCounts(stage.store.read)
+    monkeypatch.setattr(stage.store, "read", slow)
     return slow
 
 

@@ -13,6 +13,7 @@ from support.polling import PATIENCE, until
 from support.store_factories import held
 
 from hookwright_operator.services.events import Events
+from hookwright_operator.store.sql import read
 
 EVENT = {"id": "e-1", "type": "delivered", "messageId": "m-1"}
 ROUTE = "/projects/billing/events"
@@ -27,7 +28,7 @@ async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tok
     assert first.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": known}
     assert again.json() == {"accepted": 1, "duplicates": 1, "deliveries": 1, "event_ids": [repeated, new]}
     assert [repeated] == known
-    (_, stored), _ = await intake.engine.store.deliveries(intake.orders.uid)
+    (_, stored), _ = await intake.engine.store.read_log(read.log, intake.orders.uid)
     assert stored.event_id == repeated
     body = b'{"type":"delivered","messageId":"m-1","id":"%s"}'
     assert await intake.events() == [

@@ -20,7 +20,7 @@ from hookwright_operator.intake.routes import messages as routes
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import State
-from hookwright_operator.store.sql import pull
+from hookwright_operator.store.sql import pull, read
 from hookwright_runtime.bounds import POLLS
 
 PATH = "/webhookendpoints/inbox/messages"
@@ -139,7 +139,7 @@ async def test_the_results_name_unknown_ended_and_repeated_ids(intake: Intake) -
     assert [found["result"] for verb in ("ack", "nack") for found in await settled(intake, verb, ids=[three])] == [
         "lease_ended", "lease_ended",
     ]  # fmt: skip
-    record = await intake.engine.store.delivery(two.partition(".")[0])
+    record = await intake.engine.store.read_log(read.delivery, two.partition(".")[0])
     assert record is not None
     assert (record.state, record.attempts[0].error) == (State.PENDING, "queue full")
 

@@ -7,6 +7,7 @@ import pytest
 from support.store_factories import Clock, Observed, accept_one, all_rows, claimed_ids, event, ids, rows_of, state_of
 
 from hookwright_operator.store.records import SOURCE_END, Counts, NewEvent, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError
@@ -23,7 +24,7 @@ async def test_accepting_writes_a_pending_delivery_for_each_endpoint(store: Stor
     assert not accepted.duplicate_of
     assert [await state_of(store, delivery_id) for delivery_id in ids([new])] == [State.PENDING] * 2
     assert await store.next_due() == {"orders": clock.now, "audit": clock.now}
-    assert await store.counts() == {"orders": Counts(pending=1), "audit": Counts(pending=1)}
+    assert await store.read(read.counts) == {"orders": Counts(pending=1), "audit": Counts(pending=1)}
 
 
 @pytest.mark.both_engines
@@ -65,7 +66,7 @@ async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Stor
     assert (accepted.accepted, accepted.deliveries) == (0, 0)
     assert accepted.duplicate_of == {repeated.id: first.id}
     assert await all_rows(store) == before
-    assert await store.counts_of("orders") == Counts(pending=1)
+    assert await store.read(read.counts_of, "orders") == Counts(pending=1)
 
 
 async def test_an_event_id_counts_as_new_after_the_window(store: Store, clock: Clock) -> None:
@@ -97,7 +98,7 @@ async def test_of_concurrent_repetitions_one_is_accepted(store: Store) -> None:
     answers = await asyncio.gather(*[store.accept([event("orders", event_id="e-1")]) for _ in range(10)])
 
     assert sorted(answer.accepted for answer in answers) == [0] * 9 + [1]
-    assert await store.counts_of("orders") == Counts(pending=1)
+    assert await store.read(read.counts_of, "orders") == Counts(pending=1)
 
 
 async def test_event_ids_are_the_projects_own(store: Store) -> None:
@@ -188,7 +189,7 @@ async def test_events_of_every_kind_are_accepted_in_one_call(store: Store, clock
 
     assert (accepted.accepted, accepted.deliveries) == (number - 1, number - 1)
     assert accepted.duplicate_of == {repeated.id: known.id}
-    assert (await store.counts_of("orders")).pending == number
+    assert (await store.read(read.counts_of, "orders")).pending == number
     free = [one for one in new if not one.deliveries[0].claimed]
     claimed = await store.claim([("orders", 2 * number)])
     assert [(one.event_id, one.body, one.trace) for one in claimed] == [
@@ -261,7 +262,7 @@ async def test_a_conflict_refuses_only_its_own_call(store: Store) -> None:
     assert [len(answer.conflicts) for answer in answers] == [1, 0, 0, 1, 0, 0]
     assert answers[2].duplicate_of == {calls[2][0].id: calls[1][0].id}
     assert await rows_of(store, "event_ids") == 3
-    assert (await store.counts_of("orders")).pending == 4
+    assert (await store.read(read.counts_of, "orders")).pending == 4
     later = await store.accept([content(5, "shared"), content(6, "own"), content(8, "lost")])
     assert (later.accepted, len(later.duplicate_of)) == (1, 2)
 

@@ -10,7 +10,7 @@ from support.store_factories import Clock, claimed_ids, event, failures_of, sett
 from hookwright_operator.ids import first_delivery_id, message_id
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Choice, Counts, NewDelivery, NewEvent, ReplayState, State
-from hookwright_operator.store.sql import replay, replay_choice
+from hookwright_operator.store.sql import read, replay, replay_choice
 from hookwright_operator.store.store import Store
 
 HOUR = 3_600_000
@@ -83,7 +83,7 @@ async def test_state_and_type_choose_the_deliveries(
     assert await pending(store, all_ids) == expected
     assert await claimed_ids(store) == expected
     delivered = sum(number in (0, 2) for number in chosen)
-    counts = (await store.counts())["orders"]
+    counts = (await store.read(read.counts))["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (
         len(chosen),
         2 - delivered,
@@ -92,7 +92,7 @@ async def test_state_and_type_choose_the_deliveries(
     told = await store.replay("rec_1")
     assert told is not None
     assert (told.state, told.done, told.choice) == (ReplayState.COMPLETED, len(chosen), choice)
-    assert (await store.counts())["audit"].pending == 0
+    assert (await store.read(read.counts))["audit"].pending == 0
 
 
 async def test_the_time_of_acceptance_chooses_both_ends_included(store: Store, clock: Clock) -> None:
@@ -145,7 +145,7 @@ async def test_two_replicas_take_a_step_once(store: Store, neighbour: Store, clo
     moved = await asyncio.gather(*[one.chosen_replays.advance("rec_1", limit=100) for one in (store, neighbour) * 3])
 
     assert sum(number or 0 for number in moved) == 10
-    assert await store.counts_of("orders") == Counts(10, 0, 0, 0, 1_800_000_000_000, 200)
+    assert await store.read(read.counts_of, "orders") == Counts(10, 0, 0, 0, 1_800_000_000_000, 200)
 
 
 @pytest.mark.both_engines
@@ -165,7 +165,7 @@ async def test_what_changed_since_the_search_stays_as_it_is(store: Store, clock:
     )
 
     assert taken == (1, "orders")
-    assert (await store.counts_of("orders")).pending == 2
+    assert (await store.read(read.counts_of, "orders")).pending == 2
 
 
 async def test_a_replay_goes_on_where_it_was_after_a_restart(open_store: Open, clock: Clock) -> None:
@@ -182,7 +182,7 @@ async def test_a_replay_goes_on_where_it_was_after_a_restart(open_store: Open, c
     assert (job.id, job.done, job.total, job.choice) == ("rec_1", 2, 5, BOTH)
     await completed(store, limit=2)
 
-    records = [await store.delivery(one) for one in ids]
+    records = [await store.read_log(read.delivery, one) for one in ids]
     assert [len(record.attempts) for record in records if record] == [2] * 5
 
 
@@ -293,7 +293,7 @@ async def test_a_replayed_delivery_starts_its_schedule_anew(store: Store, clock:
     [claimed] = await store.claim([("orders", 1)])
     assert (claimed.id, claimed.attempts) == (replayed, 0)
     await store.settle([settlement(claimed, DELIVERED)])
-    record = await store.delivery(replayed)
+    record = await store.read_log(read.delivery, replayed)
     assert record is not None
     assert [attempt.number for attempt in record.attempts] == [1, 2]
 
@@ -311,7 +311,7 @@ async def test_a_deleted_endpoints_replay_ends(store: Store, clock: Clock) -> No
     assert told is not None
     assert (told.state, told.done, told.ended_ms) == (ReplayState.CANCELLED, 2, clock.now)
     assert [await state_of(store, one) for one in orders] == [State.DISCARDED, State.DISCARDED, FAILED]
-    assert await store.counts_of("orders") == Counts(0, 0, 1, 2, 1_800_000_000_000, 200)
+    assert await store.read(read.counts_of, "orders") == Counts(0, 0, 1, 2, 1_800_000_000_000, 200)
 
 
 async def test_a_replay_of_nothing_completes(store: Store, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from support.store_factories import Clock, Observed, accept_one, event, failures
 
 from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, Search, State
 from hookwright_operator.store.schema import attempts
-from hookwright_operator.store.sql import read
+from hookwright_operator.store.sql import read, search
 from hookwright_operator.store.store import Store
 
 LARGE = "\x01" * 4096
@@ -31,7 +31,7 @@ async def test_the_log_pages_through_everything_once_newest_first(store: Store) 
     seen: list[str] = []
     cursor = None
     for _ in range(3):
-        page, cursor = await store.deliveries("orders", limit=3, cursor=cursor)
+        page, cursor = await store.read_log(read.log, "orders", limit=3, cursor=cursor)
         seen += [record.id for record in page]
         await accept_one(store)
 
@@ -43,7 +43,7 @@ async def test_a_full_last_page_has_no_next_one(store: Store) -> None:
     """A page has a cursor only if there are more deliveries."""
     await store.accept([event("orders", "orders")])
 
-    page, cursor = await store.deliveries("orders", limit=2)
+    page, cursor = await store.read_log(read.log, "orders", limit=2)
 
     assert (len(page), cursor) == (2, None)
 
@@ -54,7 +54,7 @@ async def test_a_record_tells_what_there_is_to_know(store: Store, clock: Clock) 
     new = event("orders")
     await store.accept([new])
 
-    record = await store.delivery(new.deliveries[0].id)
+    record = await store.read_log(read.delivery, new.deliveries[0].id)
 
     assert record is not None
     assert (record.event_id, record.event_type, record.endpoint_uid) == (new.id, "delivered", "orders")
@@ -64,10 +64,10 @@ async def test_a_record_tells_what_there_is_to_know(store: Store, clock: Clock) 
 
 async def test_an_endpoint_without_deliveries_has_an_empty_log_and_zero_counts(store: Store) -> None:
     """An endpoint without deliveries is not an error."""
-    assert await store.deliveries("unknown") == ([], None)
-    assert await store.counts_of("unknown") == Counts()
-    assert await store.counts() == {}
-    assert await store.pending_uids() == frozenset()
+    assert await store.read_log(read.log, "unknown") == ([], None)
+    assert await store.read(read.counts_of, "unknown") == Counts()
+    assert await store.read(read.counts) == {}
+    assert await store.read(read.pending_uids) == frozenset()
 
 
 async def test_pending_uids_names_the_endpoints_with_a_backlog(store: Store) -> None:
@@ -76,7 +76,7 @@ async def test_pending_uids_names_the_endpoints_with_a_backlog(store: Store) -> 
     await store.settle([settlement(done, State.DELIVERED)])
     await accept_one(store, uid="audit")
 
-    assert await store.pending_uids() == {"audit"}
+    assert await store.read(read.pending_uids) == {"audit"}
 
 
 async def test_every_transaction_and_every_read_is_observed(store: Store, observed: Observed) -> None:
@@ -84,7 +84,7 @@ async def test_every_transaction_and_every_read_is_observed(store: Store, observ
     delivery = await accept_one(store)
     await store.claim([("orders", 1)])
     await store.settle([settlement(delivery, State.DELIVERED)])
-    await store.delivery(delivery.id)
+    await store.read_log(read.delivery, delivery.id)
 
     assert [name for name in observed.operations if name in {"accept", "claim", "settle", "delivery"}] == [
         "accept",
@@ -100,28 +100,28 @@ async def test_a_recorded_test_is_in_the_log_and_nowhere_else(
 ) -> None:
     """It is due for nobody, counted nowhere, neither retried nor replayed, and pruned like a delivered one."""
     await store.accept([event("orders")])
-    counted = await store.counts_of("orders")
+    counted = await store.read(read.counts_of, "orders")
     new = event("orders")
     attempt = Attempt(1, clock.now, 12, 200, error, "a NUL: \0")
     await store.record_test(new, attempt, clock.now - 5)
     clock.advance(1)
 
-    record = await store.delivery(new.deliveries[0].id)
+    record = await store.read_log(read.delivery, new.deliveries[0].id)
 
     assert record is not None
     assert (record.is_test, record.state, record.event_id) == (True, state, new.id)
     assert record.attempts == (attempt._replace(response="a NUL: ?"),)
-    assert record in (await store.deliveries("orders"))[0]
-    assert await store.counts_of("orders") == counted
+    assert record in (await store.read_log(read.log, "orders"))[0]
+    assert await store.read(read.counts_of, "orders") == counted
     assert await store.retry(record.id) is State.DISCARDED
     assert (await store.chosen_replays.begin("rec_1", failures_of("orders"))).total == 0
     assert [one.id for one in await store.claim([("orders", 10)])] != [record.id]
     for one in State:
-        page, _ = await store.deliveries("orders", state=one)
+        page, _ = await store.read_log(read.log, "orders", state=one)
         assert record.id not in [each.id for each in page]
     assert await store.prune(delivered_before_ms=clock.now - 1, failed_before_ms=clock.now, limit=100) == 0
     assert await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=100) == 3
-    assert await store.delivery(record.id) is None
+    assert await store.read_log(read.delivery, record.id) is None
 
 
 async def test_only_the_newest_attempts_of_a_delivery_are_shown(store: Store) -> None:
@@ -132,8 +132,8 @@ async def test_only_the_newest_attempts_of_a_delivery_are_shown(store: Store) ->
     await record_attempts(store, many.id, 150)
     await record_attempts(store, few.id, 3)
 
-    page, cursor = await store.deliveries("orders")
-    record = await store.delivery(many.id)
+    page, cursor = await store.read_log(read.log, "orders")
+    record = await store.read_log(read.delivery, many.id)
 
     assert cursor is None
     shown = {one.id: [attempt.number for attempt in one.attempts] for one in page}
@@ -155,7 +155,7 @@ async def test_a_retry_by_hand_keeps_the_newest_hundred_attempts(store: Store) -
     assert await rows_of(store, "attempts") == 100 + 101
     await store.claim([("orders", 10)])
     await store.settle([settlement(delivery, State.DELIVERED)])
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     assert [attempt.number for attempt in record.attempts] == list(range(53, 153))
 
@@ -169,7 +169,7 @@ async def test_large_attempts_of_a_single_delivery_are_limited_by_their_size(
     delivery = await accept_one(store)
     await record_attempts(store, delivery.id, 6, LARGE)
 
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
 
     assert record is not None
     assert [attempt.number for attempt in record.attempts] == numbers
@@ -190,16 +190,16 @@ async def test_a_page_with_large_attempts_ends_early_with_a_cursor(
     wanted = Search(("orders",), "acme", event_id=new.id)
 
     async def first_page_of_event() -> tuple[list[DeliveryRecord], str | None]:
-        shown = await store.search.event(new.id)
+        shown = await store.read_log(search.event, new.id)
         assert shown is not None
-        return await store.search.deliveries_of(shown, ["orders"], limit=50)
+        return await store.read_log(search.deliveries_of, shown, ["orders"], limit=50)
 
     async def page(cursor: str | None) -> tuple[list[DeliveryRecord], str | None]:
         if kind == "event" and cursor is None:
             return await first_page_of_event()
         if kind == "log":
-            return await store.deliveries("orders", cursor=cursor)
-        return await store.search.page(wanted, limit=50, cursor=cursor)
+            return await store.read_log(read.log, "orders", cursor=cursor)
+        return await store.read_log(search.page, wanted, limit=50, cursor=cursor)
 
     found = await _all_pages(page)
 

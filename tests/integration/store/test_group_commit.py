@@ -11,6 +11,7 @@ from support.store_factories import Observed, accept_one, claimed_ids, event, he
 
 from hookwright_operator.store.group_commit import MAX_WEIGHT, GroupCommit, Operation
 from hookwright_operator.store.records import State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError, StoreUnavailable
 
@@ -49,7 +50,7 @@ async def test_only_the_call_at_fault_fails(store: Store) -> None:
     )
 
     assert [type(answer).__name__ for answer in answers] == ["Accepted", "StoreError", "Accepted"]
-    assert (await store.counts_of("orders")).pending == 3
+    assert (await store.read(read.counts_of, "orders")).pending == 3
 
 
 async def test_an_error_of_our_own_reaches_its_caller_as_it_is(store: Store) -> None:
@@ -153,7 +154,7 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store
     await store.close()
 
     assert [(await accepted).accepted for accepted in asked] == [1] * 20
-    for call in (store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), store.counts()):
+    for call in (store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), store.read(read.counts)):
         with pytest.raises(StoreUnavailable, match="closed"):
             await call
     await store.close()

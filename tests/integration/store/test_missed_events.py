@@ -14,6 +14,8 @@ from hookwright_operator.store.records import Attempt, Choice, NewDelivery, NewE
 from hookwright_operator.store.schema import events, kept_events
 from hookwright_operator.store.sql import kept_events as kept
 from hookwright_operator.store.sql import missed_events, replay
+from hookwright_operator.store.sql import read as read_sql
+from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.store import Store
 
 HOUR = 3_600_000
@@ -63,7 +65,7 @@ async def test_an_event_without_a_subscriber_is_stored_only_if_it_is_to_be_kept(
     """The project's setting decides for each event."""
     await store.accept([event(clock.now, 1), event(clock.now, 2, keep=False), event(clock.now, 3, "audit")])
     assert await numbers(store) == (2, 1)
-    found = await store.search.event(event(clock.now, 1).id)
+    found = await store.read_log(search_sql.event, event(clock.now, 1).id)
     assert found is not None
     assert (found.deliveries, found.body) == (0, b"{}")
 
@@ -90,7 +92,7 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     assert ended is not None
     assert (ended.state, ended.done) == (ReplayState.COMPLETED, 2)
     assert await store.chosen_replays.count(wanted(clock, since=then)) == (0, True)
-    counts = (await store.counts())["orders"]
+    counts = (await store.read(read_sql.counts))["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (1, 2, 1)
 
 
@@ -114,11 +116,11 @@ async def test_deliveries_of_missed_events_are_found_at_the_time_of_their_events
     await store.accept([event(then, 1)])
     await store.chosen_replays.begin("rec_1", wanted(clock))
     await completed(store)
-    [record], _ = await store.deliveries("orders", state=None, limit=10, cursor=None)
+    [record], _ = await store.read_log(read_sql.log, "orders", state=None, limit=10, cursor=None)
     assert epoch_ms_of(record.id) == then
-    found = await store.search.event(event(then, 1).id)
+    found = await store.read_log(search_sql.event, event(then, 1).id)
     assert found is not None
-    listed, _ = await store.search.deliveries_of(found, ["orders"], limit=10)
+    listed, _ = await store.read_log(search_sql.deliveries_of, found, ["orders"], limit=10)
     assert [one.id for one in listed] == [record.id]
 
 

@@ -18,7 +18,7 @@ from support.store_factories import LEASE_MS, Clock, settlement
 
 from hookwright_operator.ids import first_delivery_id
 from hookwright_operator.store.records import Choice, DeliveryRecord, NewDelivery, NewEvent, Search, State
-from hookwright_operator.store.sql import event_deliveries, paging, replay_choice
+from hookwright_operator.store.sql import event_deliveries, paging, read, replay_choice
 from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.store import Store
 
@@ -161,7 +161,7 @@ def test_the_log_of_an_endpoint_has_each_delivery_once(stage: Stage) -> None:
         wanted = [one.id for one in stage.known if one.uid == uid and state in {None, one.state}]
         with ExitStack() as stack:
             limits.apply(stack)
-            found = stage.all_pages(lambda at: stage.store.deliveries(uid, state=state, limit=size, cursor=at))
+            found = stage.all_pages(lambda at: stage.store.read_log(read.log, uid, state=state, limit=size, cursor=at))
         assert found == sorted(wanted, reverse=True)
 
     check()
@@ -216,7 +216,7 @@ def test_a_search_has_each_delivery_once(stage: Stage) -> None:
         )
         with ExitStack() as stack:
             limits.apply(stack)
-            found = stage.all_pages(lambda at: stage.store.search.page(search, limit=size, cursor=at))
+            found = stage.all_pages(lambda at: stage.store.read_log(search_sql.page, search, limit=size, cursor=at))
         assert found == sorted(wanted, reverse=True)
 
     check()
@@ -234,10 +234,10 @@ def test_the_deliveries_of_an_event_and_the_search_after_them_have_each_once(sta
 
         async def page(cursor: str | None) -> tuple[list[DeliveryRecord], str | None]:
             if cursor is not None:
-                return await stage.store.search.page(search, limit=size, cursor=cursor)
-            record = await stage.store.search.event(name)
+                return await stage.store.read_log(search_sql.page, search, limit=size, cursor=cursor)
+            record = await stage.store.read_log(search_sql.event, name)
             assert record is not None
-            return await stage.store.search.deliveries_of(record, uids, limit=size)
+            return await stage.store.read_log(search_sql.deliveries_of, record, uids, limit=size)
 
         with ExitStack() as stack:
             limits.apply(stack)

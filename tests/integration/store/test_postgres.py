@@ -186,7 +186,7 @@ async def test_living_instances_have_counters_of_their_own(open_store: Open, clo
     await accept_one(third)
 
     assert [store.transactions.slot for store in (first, second, third)] == [0, 1, 0]
-    assert await third.counts_of("orders") == Counts(pending=3)
+    assert await third.read(read_sql.counts_of, "orders") == Counts(pending=3)
 
 
 @asynccontextmanager
@@ -230,7 +230,7 @@ async def test_a_transaction_waits_for_no_other_instance(
         assert not slow.done()
         assert claimed[0].id == waiting.id
     await slow
-    assert (await second.counts_of("orders")).pending == 2
+    assert (await second.read(read_sql.counts_of, "orders")).pending == 2
 
 
 async def test_a_claim_passes_by_what_another_transaction_is_taking(
@@ -279,8 +279,8 @@ async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
 
     with monkeypatch.context() as patched:
         patched.setattr(read_sql, "newest", changed)
-        page, cursor = await store.deliveries("orders", state=State.PENDING, limit=3)
-    rest, end = await store.deliveries("orders", state=State.PENDING, limit=3, cursor=cursor)
+        page, cursor = await store.read_log(read_sql.log, "orders", state=State.PENDING, limit=3)
+    rest, end = await store.read_log(read_sql.log, "orders", state=State.PENDING, limit=3, cursor=cursor)
 
     assert [record.id for record in page] == [newest[1]]
     assert [record.id for record in rest] == newest[3:]
@@ -322,7 +322,7 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
         found = connection.execute(select(deliveries.c.endpoint_uid, deliveries.c.state))
         return Counter((uid, state) for uid, state in found)
 
-    counted, found = await stores[0].counts(), await stores[0].transactions.read("test", rows)
+    counted, found = await stores[0].read(read_sql.counts), await stores[0].transactions.read("test", rows)
     assert found.total() > 100
     for uid in uids:
         assert {state: getattr(counted[uid], state) for state in State} == {state: found[uid, state] for state in State}
@@ -346,8 +346,8 @@ async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: st
     await intruder.close()
     await settling
 
-    assert (await store.counts_of("orders")).delivered == 2
-    record = await store.delivery(first)
+    assert (await store.read(read_sql.counts_of, "orders")).delivered == 2
+    record = await store.read_log(read_sql.delivery, first)
     assert record is not None
     assert len(record.attempts) == 1
 
@@ -373,9 +373,9 @@ async def test_a_lock_that_somebody_holds_too_long_is_unavailable_and_passes(
         await intruder.execute("SELECT 1 FROM deliveries FOR UPDATE")
         with pytest.raises(StoreUnavailable, match="lock timeout"):
             await store.settle([settlement(delivery, State.DELIVERED)])
-        assert await store.counts_of("orders") == Counts(pending=1)
+        assert await store.read(read_sql.counts_of, "orders") == Counts(pending=1)
     await intruder.close()
 
     await store.settle([settlement(delivery, State.DELIVERED)])
-    assert (await store.counts_of("orders")).delivered == 1
+    assert (await store.read(read_sql.counts_of, "orders")).delivered == 1
     await store.close()

@@ -15,6 +15,7 @@ from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_dev.cluster.postgres import FAST, PostgresServer
 from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError, StoreUnavailable
 
@@ -36,7 +37,7 @@ async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Ope
     """The first call after the cut runs again over a new connection."""
     store = await open_store()
     await accept_one(store)
-    await store.counts()
+    await store.read(read.counts)
     administrator = await asyncpg.connect(url)
     await administrator.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -45,7 +46,7 @@ async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Ope
     await administrator.close()
 
     await accept_one(store)
-    assert await store.counts_of("orders") == Counts(pending=2)
+    assert await store.read(read.counts_of, "orders") == Counts(pending=2)
 
 
 class Line:
@@ -208,7 +209,7 @@ async def test_a_settlement_repeated_after_a_lost_answer_counts_once(through_pro
         await through_proxy.store.settle([result])
     await through_proxy.store.settle([result])
 
-    assert (await through_proxy.store.counts_of("orders")).delivered == 1
+    assert (await through_proxy.store.read(read.counts_of, "orders")).delivered == 1
 
 
 async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_proxy: Line) -> None:
@@ -238,7 +239,10 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
         kept = await accept_one(store)
         await asyncio.to_thread(server.kill)
         answers = await asyncio.gather(
-            store.accept([event("orders")]), store.claim([("orders", 1)]), store.counts(), return_exceptions=True
+            store.accept([event("orders")]),
+            store.claim([("orders", 1)]),
+            store.read(read.counts),
+            return_exceptions=True,
         )
         assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
         await asyncio.to_thread(server.start)

@@ -21,6 +21,7 @@ from hookwright_operator.ids import delivery_id
 from hookwright_operator.store import store as store_module
 from hookwright_operator.store.fan_outs import FanOut
 from hookwright_operator.store.records import Counts, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
 from hookwright_operator.store.store import Store
 
@@ -38,13 +39,13 @@ async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store
     assert await store.discard("orders", "endpoint deleted") == 2
 
     for delivery in (waiting, in_flight):
-        record = await store.delivery(delivery.id)
+        record = await store.read_log(read.delivery, delivery.id)
         assert record is not None
         assert (record.state, record.reason) == (State.DISCARDED, "endpoint deleted")
     assert await state_of(store, delivered.id) == State.DELIVERED
     assert await state_of(store, other.id) == State.PENDING
     assert await claimed_ids(store) == []
-    counts = await store.counts_of("orders")
+    counts = await store.read(read.counts_of, "orders")
     assert (counts.pending, counts.delivered, counts.discarded) == (0, 1, 2)
     assert await store.discard("orders", "endpoint deleted") == 0
 
@@ -53,13 +54,13 @@ async def test_an_expired_endpoint_keeps_its_place_in_the_store(store: Store) ->
     """Its pending deliveries are discarded, its counters stay, and it can get deliveries again."""
     ended = await accept_one(store)
     assert await store.discard("orders", "endpoint expired", deleted=False) == 1
-    record = await store.delivery(ended.id)
+    record = await store.read_log(read.delivery, ended.id)
     assert record is not None
     assert (record.state, record.reason) == (State.DISCARDED, "endpoint expired")
     later = await accept_one(store)
     await store.prune(delivered_before_ms=2**62, failed_before_ms=2**62, limit=100)
     assert await state_of(store, later.id) == State.PENDING
-    assert await store.counts_of("orders") == Counts(pending=1, discarded=1)
+    assert await store.read(read.counts_of, "orders") == Counts(pending=1, discarded=1)
 
 
 async def test_discarding_a_long_backlog_lets_others_in_between(store: Store, observed: Observed) -> None:
@@ -75,7 +76,7 @@ async def test_discarding_a_long_backlog_lets_others_in_between(store: Store, ob
     assert not discarding.done()
     assert await discarding == backlog
     assert observed.operations.count("discard") >= 3
-    assert await store.counts_of("orders") == Counts(discarded=backlog)
+    assert await store.read(read.counts_of, "orders") == Counts(discarded=backlog)
 
 
 async def _ended(store: Store, state: State) -> str:
@@ -101,7 +102,7 @@ async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock
     await store.settle([settlement(audit, State.DELIVERED)])
     assert await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=10) == 3
     assert (await all_rows(store)).items() >= EMPTY.items()
-    assert (await store.counts_of("orders")).delivered == 1
+    assert (await store.read(read.counts_of, "orders")).delivered == 1
 
 
 async def test_failed_and_delivered_deliveries_have_ages_of_their_own(store: Store, clock: Clock) -> None:
@@ -114,12 +115,12 @@ async def test_failed_and_delivered_deliveries_have_ages_of_their_own(store: Sto
     younger = await _ended(store, State.DELIVERED)
 
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now - 1000, limit=10)
-    assert await store.delivery(delivered) is None
-    assert await store.delivery(discarded) is None
+    assert await store.read_log(read.delivery, delivered) is None
+    assert await store.read_log(read.delivery, discarded) is None
     assert await state_of(store, failed) == State.FAILED
 
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10)
-    assert await store.delivery(failed) is None
+    assert await store.read_log(read.delivery, failed) is None
     assert await state_of(store, younger) == State.DELIVERED
     assert await state_of(store, pending) == State.PENDING
 
@@ -132,11 +133,11 @@ async def test_a_delivery_goes_by_its_own_age(store: Store, clock: Clock) -> Non
     await store.settle([settlement(late, State.DELIVERED)])
 
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10)
-    assert await store.delivery(early.id) is None
+    assert await store.read_log(read.delivery, early.id) is None
     assert await state_of(store, late.id) == State.DELIVERED
 
     await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=10)
-    assert await store.delivery(late.id) is None
+    assert await store.read_log(read.delivery, late.id) is None
 
 
 async def test_a_delivery_that_ended_twice_goes_by_its_last_end(store: Store, clock: Clock) -> None:
@@ -153,7 +154,7 @@ async def test_a_delivery_that_ended_twice_goes_by_its_last_end(store: Store, cl
     assert await state_of(store, delivery.id) == State.FAILED
 
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10)
-    assert await store.delivery(delivery.id) is None
+    assert await store.read_log(read.delivery, delivery.id) is None
 
 
 async def test_pruning_goes_in_batches_until_nothing_is_left(store: Store, clock: Clock) -> None:
@@ -201,11 +202,11 @@ async def test_a_deleted_endpoint_is_forgotten_with_its_last_delivery(store: Sto
     clock.advance(1)
 
     assert await store.prune(delivered_before_ms=0, failed_before_ms=0, limit=10) == 0
-    assert (await store.counts()).keys() == {"orders", "kept"}
+    assert (await store.read(read.counts)).keys() == {"orders", "kept"}
     while await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10):
         pass
 
-    assert (await store.counts()).keys() == {"kept"}
+    assert (await store.read(read.counts)).keys() == {"kept"}
     assert [job.endpoint_uid for job in await store.running_replays()] == ["kept"]
     assert await store.replay("rec_orders") is None
     assert await rows_of(store, "gone_endpoints") == 0
@@ -244,7 +245,7 @@ async def test_each_prune_examines_a_few_deleted_endpoints(store: Store, clock: 
     clock.advance(1)
     left = [await prunes(store, limit=11, before_ms=clock.now) for _ in range(2)]
     assert left == [0, 0]
-    assert await store.counts() == {}
+    assert await store.read(read.counts) == {}
 
 
 @pytest.mark.both_engines
@@ -278,7 +279,7 @@ async def test_a_deleted_endpoint_that_a_fan_out_wrote_to_is_kept(store: Store, 
     assert [await prunes(store, limit=10) for _ in range(2)] == [1, 1]
     clock.advance(1)
     assert await prunes(store, limit=10, before_ms=clock.now) == 0
-    assert await store.counts() == {}
+    assert await store.read(read.counts) == {}
 
 
 async def test_the_removal_of_large_bodies_writes_little_on_sqlite(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hookwright_operator.ids import take_id
 from hookwright_operator.store.group_commit import Operation
 from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import NewDelivery, State
-from hookwright_operator.store.sql import pull
+from hookwright_operator.store.sql import pull, read
 from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_operator.store.store import Store
 
@@ -52,7 +52,7 @@ async def accept_many(store: Store, number: int, *, body: bytes = b"{}") -> list
 
 async def state_of(store: Store, delivery: NewDelivery) -> tuple[State, int, str]:
     """Return a delivery's state, the number of its attempts, and the error of the last one."""
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     return record.state, len(record.attempts), record.attempts[-1].error if record.attempts else ""
 
@@ -69,9 +69,9 @@ async def test_messages_are_taken_once_in_their_order_and_acknowledged(store: St
     clock.advance(250)
     results = await settle(store, leases_of(first))
     assert set(results.values()) == {SettledLease(State.DELIVERED, None, "")}
-    counts = await store.counts_of("orders")
+    counts = await store.read(read.counts_of, "orders")
     assert (counts.pending, counts.delivered, counts.last_status_code) == (1, 2, 200)
-    record = await store.delivery(ids[0])
+    record = await store.read_log(read.delivery, ids[0])
     assert record is not None
     [attempt] = record.attempts
     assert (attempt.number, attempt.started_ms, attempt.duration_ms) == (1, first.at_ms, 250)
@@ -112,7 +112,7 @@ async def test_a_lease_that_ends_is_a_failed_attempt_and_the_schedule_goes_on(st
     [last] = (await store.pull_leases.end(SCHEDULE.next)).settlements
     assert last.state is State.FAILED
     assert await state_of(store, delivery) == (State.FAILED, 3, LEASE_ENDED)
-    assert (await store.counts_of("orders")).failed == 1
+    assert (await store.read(read.counts_of, "orders")).failed == 1
 
 
 async def test_a_late_acknowledgement_does_not_settle_the_next_lease(store: Store, clock: Clock) -> None:
@@ -219,7 +219,7 @@ async def test_deletion_retry_and_replay_treat_a_leased_message_as_pending(store
     assert not (await take(store)).messages
     assert await store.discard("orders", "endpoint deleted") == 1
     assert await settle(store, [lease]) == {lease: SettledLease(State.DISCARDED, None, None)}
-    assert (await store.counts_of("orders")).discarded == 1
+    assert (await store.read(read.counts_of, "orders")).discarded == 1
 
 
 async def test_a_claim_and_a_lease_never_hold_the_same_delivery(store: Store, neighbour: Store, clock: Clock) -> None:
@@ -229,7 +229,7 @@ async def test_a_claim_and_a_lease_never_hold_the_same_delivery(store: Store, ne
     assert await claimed_ids(neighbour) == []
     sent = settlement(first, State.DELIVERED)
     await store.settle([sent])
-    assert (await store.counts_of("orders")).delivered == 1
+    assert (await store.read(read.counts_of, "orders")).delivered == 1
     clock.advance(30_000)
     await store.heartbeat()
     assert await claimed_ids(store) == [second.id]
@@ -245,7 +245,7 @@ async def test_many_ended_leases_are_settled_in_several_transactions(store: Stor
     clock.advance(1000)
     settled = [len((await store.pull_leases.end(SCHEDULE.next)).settlements) for _ in range(3)]
     assert (sum(settled), max(settled) <= 1000, settled[2]) == (1100, True, 0)
-    assert (await store.counts_of("orders")).pending == 1100
+    assert (await store.read(read.counts_of, "orders")).pending == 1100
 
 
 async def test_ended_leases_cost_a_request_a_bounded_number_of_rows(

@@ -23,12 +23,12 @@ def named(message: str, *uids: str, event_id: str | None = None, kind: str = "de
 async def found(store: Store, wanted: Search, limit: int = 50) -> list[str]:
     """Return the ids of all pages of a search."""
     seen: list[str] = []
-    page, cursor = await store.search.page(wanted, limit=limit)
+    page, cursor = await store.read_log(search_sql.page, wanted, limit=limit)
     while True:
         seen += [record.id for record in page]
         if cursor is None:
             return seen
-        page, cursor = await store.search.page(wanted, limit=limit, cursor=cursor)
+        page, cursor = await store.read_log(search_sql.page, wanted, limit=limit, cursor=cursor)
 
 
 @pytest.mark.both_engines
@@ -68,7 +68,7 @@ async def test_a_walk_examines_a_limited_number_of_rows(store: Store, monkeypatc
     theirs = [event("spy") for _ in range(20)]
     await store.accept(theirs)
 
-    page, cursor = await store.search.page(ALL, limit=5)
+    page, cursor = await store.read_log(search_sql.page, ALL, limit=5)
 
     assert page == []
     assert cursor is not None
@@ -83,7 +83,7 @@ async def test_a_search_checks_a_limited_number_of_deliveries(store: Store, monk
     await store.accept([rare])
     await store.accept([event("orders") for _ in range(20)])
 
-    page, cursor = await store.search.page(replace(ALL, event_type="rare"), limit=2)
+    page, cursor = await store.read_log(search_sql.page, replace(ALL, event_type="rare"), limit=2)
 
     assert page == []
     assert cursor is not None
@@ -95,15 +95,15 @@ async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: St
     new = named("m", "orders", "audit", "spy")._replace(body=b'{"n": 1.10}')
     await store.accept([new])
 
-    record = await store.search.event(new.id)
+    record = await store.read_log(search_sql.event, new.id)
 
     assert record is not None
     assert (record.namespace, record.body, record.deliveries) == ("acme", b'{"n": 1.10}', 3)
-    shown, cursor = await store.search.deliveries_of(record, ENDPOINTS, limit=1)
+    shown, cursor = await store.read_log(search_sql.deliveries_of, record, ENDPOINTS, limit=1)
     assert [one.id for one in shown] == [new.deliveries[1].id]
     assert cursor == new.deliveries[1].id
     assert await found(store, replace(ALL, event_id=new.id)) == [new.deliveries[1].id, new.deliveries[0].id]
-    assert await store.search.event("msg_unknown") is None
+    assert await store.read_log(search_sql.event, "msg_unknown") is None
 
 
 @pytest.mark.both_engines
@@ -128,9 +128,9 @@ async def test_deliveries_that_are_written_later_are_found(
     assert await found(store, replace(ALL, message_id="m-1")) == ours
     assert await found(store, replace(ALL, message_id="m-1"), limit=1) == ours
     assert await found(store, replace(ALL, event_id=large[1].id, state=State.PENDING)) == [ours[0], ours[2]]
-    record = await store.search.event(large[0].id)
+    record = await store.read_log(search_sql.event, large[0].id)
     assert record is not None
-    shown, cursor = await store.search.deliveries_of(record, ENDPOINTS, limit=10)
+    shown, cursor = await store.read_log(search_sql.deliveries_of, record, ENDPOINTS, limit=10)
     assert ([one.id for one in shown], cursor) == ([ours[1], ours[3]], None)
 
 

@@ -7,6 +7,7 @@ import pytest
 from support.store_factories import LEASE_MS, Clock, Observed, accept_one, claimed_ids, event, settlement, state_of
 
 from hookwright_operator.store.records import Attempt, Counts, NewDelivery, Settlement, State
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 
 pytestmark = pytest.mark.both_engines
@@ -21,7 +22,7 @@ async def test_an_ended_delivery_is_counted_and_not_claimed_again(store: Store, 
     await store.settle([settlement(delivery, state, status=418)])
 
     assert await state_of(store, delivery.id) == state
-    counts = await store.counts_of("orders")
+    counts = await store.read(read.counts_of, "orders")
     assert (counts.pending, counts.delivered, counts.failed) == (1, state == State.DELIVERED, state == State.FAILED)
     assert counts.last_status_code == 418
     assert await claimed_ids(store) == [other.id]
@@ -37,7 +38,7 @@ async def test_every_attempt_is_recorded_under_its_number(store: Store, clock: C
     await claimed_ids(store)
     await store.settle([Settlement(delivery.id, "orders", second, State.DELIVERED)])
 
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     assert record.attempts == (first._replace(number=1), second._replace(number=2))
 
@@ -52,7 +53,7 @@ async def test_the_latest_attempt_of_an_endpoint_shows_in_its_counts(store: Stor
     await store.settle([at(young.id, clock.now + 9, 204)])
     await store.settle([at(old.id, clock.now + 1, 200)])
 
-    counts = await store.counts_of("orders")
+    counts = await store.read(read.counts_of, "orders")
     assert (counts.last_attempt_ms, counts.last_status_code) == (clock.now + 9, 204)
 
 
@@ -63,10 +64,10 @@ async def test_a_delivery_discarded_in_flight_stays_discarded_with_its_attempt(s
 
     await store.settle([settlement(delivery, State.DELIVERED)])
 
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     assert (record.state, record.reason, len(record.attempts)) == (State.DISCARDED, "endpoint deleted", 1)
-    counts = await store.counts_of("orders")
+    counts = await store.read(read.counts_of, "orders")
     assert (counts.pending, counts.delivered, counts.discarded) == (0, 0, 1)
 
 
@@ -81,11 +82,11 @@ async def test_who_lost_the_lease_cannot_move_a_delivery(store: Store, neighbour
     later = Attempt(0, 1_800_000_000_001, 7, 200)
     await store.settle([Settlement(claimed.id, "orders", later, State.DELIVERED)])
 
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     assert record.state == State.DELIVERED
     assert [(attempt.number, attempt.status_code) for attempt in record.attempts] == [(1, 500), (2, 200)]
-    assert await store.counts_of("orders") == Counts(0, 1, 0, 0, 1_800_000_000_001, 200)
+    assert await store.read(read.counts_of, "orders") == Counts(0, 1, 0, 0, 1_800_000_000_001, 200)
 
 
 async def test_an_attempt_for_an_unknown_delivery_is_dropped(store: Store) -> None:
@@ -95,7 +96,7 @@ async def test_an_attempt_for_an_unknown_delivery_is_dropped(store: Store) -> No
 
     await store.settle([settlement(unknown, State.DELIVERED), settlement(known, State.DELIVERED)])
 
-    assert await store.delivery(unknown.id) is None
+    assert await store.read_log(read.delivery, unknown.id) is None
     assert await state_of(store, known.id) == State.DELIVERED
 
 
@@ -106,7 +107,7 @@ async def test_an_answer_that_is_no_text_is_recorded_without_harm(store: Store) 
 
     await store.settle([Settlement(delivery.id, "orders", attempt, State.DELIVERED)])
 
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     assert (record.attempts[0].error, record.attempts[0].response) == ("lone ?", 'nul? "quoted" \\ größe 😀')
 
@@ -119,7 +120,7 @@ async def test_concurrent_settlements_share_a_transaction(store: Store, observed
 
     await asyncio.gather(*[store.settle([settlement(delivery, State.DELIVERED)]) for delivery in new.deliveries])
 
-    assert await store.counts_of("orders") == Counts(0, 50, 0, 0, 1_800_000_000_000, 200)
+    assert await store.read(read.counts_of, "orders") == Counts(0, 50, 0, 0, 1_800_000_000_000, 200)
     assert observed.commits - before <= 3
 
 
@@ -146,17 +147,17 @@ async def test_results_of_every_kind_are_settled_in_one_call(
 
     expected = Counter((delivery.endpoint_uid, state) for delivery, state in zip(new.deliveries, ends, strict=False))
     for uid in ("orders", "bills"):
-        counts = await store.counts_of(uid)
+        counts = await store.read(read.counts_of, uid)
         assert counts.delivered == expected[uid, State.DELIVERED]
         assert counts.failed == expected[uid, State.FAILED]
         latest = max(one.attempt.started_ms for one in results if one.endpoint_uid == uid)
         assert (counts.last_attempt_ms, counts.last_status_code) == (latest, 200 + latest % 100)
     for one in results:
-        record = await store.delivery(one.delivery_id)
+        record = await store.read_log(read.delivery, one.delivery_id)
         assert record is not None
         assert (record.state, record.attempts) == (one.state, (one.attempt._replace(number=1),))
         assert record.due_ms == clock.now + 5 * (one.state is State.PENDING)
-    record = await store.delivery(lost.id)
+    record = await store.read_log(read.delivery, lost.id)
     assert record is not None
     assert (record.state, len(record.attempts)) == (State.PENDING, 1)
 
@@ -170,15 +171,15 @@ async def test_a_retry_by_hand_starts_the_schedule_anew(store: Store, clock: Clo
 
     assert await store.retry(delivery.id) == state
 
-    assert (await store.counts_of("orders")).pending == 1
+    assert (await store.read(read.counts_of, "orders")).pending == 1
     assert await store.next_due() == {"orders": clock.now}
     [claimed] = await store.claim([("orders", 1)])
     assert claimed.attempts == 0
     await store.settle([settlement(claimed, State.DELIVERED)])
-    record = await store.delivery(delivery.id)
+    record = await store.read_log(read.delivery, delivery.id)
     assert record is not None
     assert [attempt.number for attempt in record.attempts] == [1, 2]
-    assert await store.counts_of("orders") == Counts(0, 1, 0, 0, 1_800_000_000_000, 200)
+    assert await store.read(read.counts_of, "orders") == Counts(0, 1, 0, 0, 1_800_000_000_000, 200)
 
 
 async def test_a_retry_changes_nothing_that_is_pending_discarded_or_unknown(store: Store) -> None:
@@ -191,4 +192,4 @@ async def test_a_retry_changes_nothing_that_is_pending_discarded_or_unknown(stor
     assert await store.retry("dlv_unknown") is None
 
     assert await claimed_ids(store) == []
-    assert await store.counts() == {"orders": Counts(pending=1), "gone": Counts(discarded=1)}
+    assert await store.read(read.counts) == {"orders": Counts(pending=1), "gone": Counts(discarded=1)}

@@ -140,7 +140,7 @@ async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
     store = await opened(path)
     assert await all_rows(store) == before
     assert (await store.accept([event("orders", event_id="e-1")])).accepted == 0
-    assert await store.counts_of("orders") == Counts(pending=1)
+    assert await store.read(read.counts_of, "orders") == Counts(pending=1)
     assert len(await claimed_ids(store)) == 1
     await store.close()
 
@@ -212,7 +212,7 @@ async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: P
         assert "locked" in str(answers[0])
         with pytest.raises(StoreUnavailable, match="locked"):
             await store.ping()
-        assert await store.counts_of("orders") == Counts(pending=1)
+        assert await store.read(read.counts_of, "orders") == Counts(pending=1)
         intruder.execute("ROLLBACK")
     intruder.close()
 
@@ -256,7 +256,7 @@ async def test_a_refused_accept_changes_nothing_for_the_next_one(path: Path) -> 
     with pytest.raises(StoreError, match="UNIQUE"):
         await store.accept([taken])
     assert (await store.accept([event("orders")])).accepted == 1
-    assert await store.counts_of("orders") == Counts(pending=3)
+    assert await store.read(read.counts_of, "orders") == Counts(pending=3)
     await store.close()
 
 

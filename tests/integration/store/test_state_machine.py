@@ -24,6 +24,7 @@ from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Choice, NewDelivery, ReplayState, State
 from hookwright_operator.store.schema import deliveries
+from hookwright_operator.store.sql import read
 from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
 from hookwright_operator.store.store import Store
 
@@ -304,7 +305,7 @@ class Deliveries(RuleBasedStateMachine):
     @invariant()
     def the_counters_equal_the_rows(self) -> None:
         """Check the counters, which are stored and not computed from the deliveries."""
-        counts = self.run(self.stores[0].counts())
+        counts = self.run(self.stores[0].read(read.counts))
         for uid in ("orders", "audit"):
             states = Counter(e.state for e in self.known.values() if e.new.endpoint_uid == uid)
             states += Counter({state: number for (of, state), number in self.pruned.items() if of == uid})
@@ -335,7 +336,7 @@ class Deliveries(RuleBasedStateMachine):
     def every_attempt_is_in_the_log(self) -> None:
         """Check that attempts are numbered from 1 without a gap."""
         for uid in ("orders", "audit"):
-            for record in self.run(self.stores[0].deliveries(uid, limit=1000))[0]:
+            for record in self.run(self.stores[0].read_log(read.log, uid, limit=1000))[0]:
                 made = self.known[record.id].made
                 assert [attempt.number for attempt in record.attempts] == list(range(1, made + 1))
 

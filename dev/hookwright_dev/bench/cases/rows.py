@@ -26,6 +26,7 @@ from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
 from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_dev.errors import BenchError
 from hookwright_operator.store.records import Attempt, Claimed, Search, Settlement, State
+from hookwright_operator.store.sql import read, search
 from hookwright_operator.store.store import Store
 
 _REPEATED: Final = 25
@@ -147,7 +148,7 @@ class _Work:
 
     async def of_few(self, _turn: int) -> None:
         uids = [endpoint_uid(number) for number in range(CROWDED)]
-        page, _ = await self._store.search.page(Search(uids, "acme"), limit=50)
+        page, _ = await self._store.read_log(search.page, Search(uids, "acme"), limit=50)
         _expect("deliveries on a page", len(page), 50)
 
     def _old(self, turn: int) -> int:
@@ -157,7 +158,7 @@ class _Work:
     async def _search(self, expected: int | None, **conditions: Any) -> None:
         """Search all endpoints of the project; ``expected`` is None if a page may be short."""
         uids = [endpoint_uid(number) for number in range(ENDPOINTS)]
-        page, _ = await self._store.search.page(Search(uids, "acme", **conditions), limit=50)
+        page, _ = await self._store.read_log(search.page, Search(uids, "acme", **conditions), limit=50)
         if expected is not None:
             _expect("deliveries on a page", len(page), expected)
 
@@ -166,7 +167,7 @@ class _Work:
         _expect("rows removed", int(removed >= 3 * _PRUNED), 1)
 
     async def _page(self, turn: int, *, state: State | None = None, cursor: str | None = None) -> None:
-        page, _ = await self._store.deliveries(endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
+        page, _ = await self._store.read_log(read.log, endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
         _expect("deliveries on a page", len(page), 50)
 
 

@@ -103,8 +103,11 @@ STRETCH = stretch_of(*_of_endpoint)
 IN_STATE = _newest.where(*_of_endpoint, deliveries.c.state == bindparam("state", type_=Text))
 
 
-def counts(connection: Connection, uids: Sequence[str] | None) -> dict[str, Counts]:
-    """Return the counters by endpoint uid, for each endpoint that has ever had a delivery; None means all of them."""
+def counts(connection: Connection, uids: Sequence[str] | None = None) -> dict[str, Counts]:
+    """Return the counters by endpoint uid, for each endpoint that has ever had a delivery; None means all of them.
+
+    A deleted endpoint has counters until its last delivery is pruned.
+    """
     query, which = (SUMS, {}) if uids is None else (SUMS_OF, {"rows": packed_column(uids)})
     return {row[0]: Counts(*row[1:]) for row in connection.execute(query, which)}
 
@@ -133,12 +136,19 @@ def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, 
 
 
 def log(
-    connection: Connection, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
+    connection: Connection, endpoint_uid: str, *, state: State | None = None, limit: int = 50, cursor: str | None = None
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of an endpoint's delivery log, and the cursor of the next page if there may be one.
 
     A page has less than ``limit`` deliveries, or none, if the read had to examine too many rows of other deliveries. It
     also ends before attempts that do not fit into `PAGE_BYTES`. A page of one state has no tests.
+
+    Args:
+        connection: a connection that can read.
+        endpoint_uid: the endpoint.
+        state: only deliveries in this state.
+        limit: how many deliveries at most.
+        cursor: the cursor that an earlier page returned, None for the first page.
     """
     before, budget = cursor or AFTER_ALL, RowBudget()
     ids, reached = newest(connection, endpoint_uid, state, limit=limit + 1, before=before, budget=budget)

@@ -95,7 +95,7 @@ EVENT = select(
 
 
 def page(
-    connection: Connection, wanted: Search, *, limit: int, cursor: str | None
+    connection: Connection, wanted: Search, *, limit: int, cursor: str | None = None
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of a search, and the cursor of the next page if there may be one."""
     return _page(connection, wanted, _events(connection, wanted), limit=limit, cursor=cursor)
@@ -108,7 +108,7 @@ def event(connection: Connection, event_id: str) -> EventRecord | None:
 
 
 def deliveries_of(
-    connection: Connection, shown: EventRecord, *, endpoint_uids: Sequence[str], limit: int
+    connection: Connection, shown: EventRecord, endpoint_uids: Sequence[str], *, limit: int
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
     wanted = Search(endpoint_uids, shown.namespace, event_id=shown.id)
