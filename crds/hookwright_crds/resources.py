@@ -57,7 +57,7 @@ class DeliveryLogSettings(Model):
     missed_events: Literal["Discard", "Keep"] = Field(
         default="Discard",
         description="Keep: an event without a subscriber is stored too, so that a replay can send it to an endpoint "
-        "that is made later. The newest 10,000 of a project are kept as long as delivered events.",
+        "that is made later. It is kept as long as delivered events.",
     )
 
 

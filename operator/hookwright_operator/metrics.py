@@ -72,8 +72,7 @@ OLDEST_LATE: Final = Gauge(
 NAMESPACE_USE: Final = Gauge(
     "hookwright_namespace_use_ratio",
     "Largest part that one namespace uses of its bound in this replica, from 0 to 1: attempts at once (attempts), "
-    "memory for bodies (memory), accepted deliveries of large requests that are not yet written (unwritten), requests "
-    "for messages (polls).",
+    "memory for bodies (memory), requests for messages (polls).",
     ["bound"],
 )
 PULLED: Final = Counter(
@@ -87,10 +86,6 @@ OLDEST_PULLED: Final = Gauge(
     "hookwright_pull_oldest_waiting_age_seconds",
     "Age of the oldest due message that no consumer has taken, of endpoints with pull, in seconds.",
     registry=WHOLE_STORE,
-)
-FAN_OUT_BACKLOG: Final = Gauge(
-    "hookwright_fan_out_backlog",
-    "Accepted deliveries of large requests that this replica has not yet written.",
 )
 IN_FLIGHT: Final = Gauge("hookwright_deliveries_in_flight", "Attempts in progress.")
 SHARDS_OWNED: Final = Gauge(
@@ -165,7 +160,7 @@ BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's versi
 STATES: Final = ("active", "unreachable", "suspended", "blocked")
 """Values of ``hookwright_endpoints``'s label."""
 
-NAMESPACE_BOUNDS: Final = ("attempts", "memory", "unwritten", "polls")
+NAMESPACE_BOUNDS: Final = ("attempts", "memory", "polls")
 """Values of ``hookwright_namespace_use_ratio``'s label."""
 
 OWN_FAULT_REASONS: Final = ("descriptors", "memory", "ports", "lookups", "namespace_lookups")

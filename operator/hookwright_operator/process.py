@@ -41,7 +41,6 @@ from hookwright_operator.services.acceptance_log import AcceptanceLog
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.events import Events
-from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
 from hookwright_operator.settings import OperatorSettings
@@ -152,7 +151,6 @@ class Operator:
             observer=self._status_reporter,
             shared=store.shared,
         )
-        self._fan_outs = FanOutWriter(store, self._dispatcher, self._status_reporter)
         self._acceptance_log = AcceptanceLog()
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
         self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
@@ -246,7 +244,6 @@ class Operator:
         for name, run in (
             ("heartbeat", partial(self._dispatcher.keep_lease, settings.lease)),
             ("store", self._store_probe.run),
-            ("fan-out", self._fan_outs.run),
             ("statistics", self._store.statistics.run),
             ("reconcile", self._reconciler.run),
             ("watch", partial(watch_cluster, self._kube, self._changes, self._freshness, watched)),
@@ -274,7 +271,7 @@ class Operator:
         registry, dispatcher, store = self._registry, self._dispatcher, self._store
         services = IntakeServices(
             registry,
-            Events(registry, dispatcher, store, self._status_reporter, self._fan_outs, self._acceptance_log),
+            Events(registry, dispatcher, store, self._status_reporter, self._acceptance_log),
             DeliveryLog(store, dispatcher, self._sender),
             self._replays,
             EndpointTester(self._sender, store, time.time, Places(TESTS)),

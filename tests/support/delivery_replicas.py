@@ -21,7 +21,6 @@ from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import Events, IncomingEvent
-from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.records import Claimed, Settlement, Wants
 from hookwright_operator.store.shard_sharing import ShardOwnership, ShardSharing
 from hookwright_operator.store.store import CLAIM_ROOM, Store
@@ -227,8 +226,7 @@ class Replica:
         )
         replica.shard_owner = ShardOwner(store.sharing, replica.dispatcher, tick=0.02)
         reporter = StatusReporter(store, replica.registry, lambda *_: None, interval=30, clock=time.monotonic)
-        fan_outs = FanOutWriter(store, replica.dispatcher, reporter)
-        replica.events = Events(replica.registry, replica.dispatcher, store, reporter, fan_outs)
+        replica.events = Events(replica.registry, replica.dispatcher, store, reporter)
         store.listen(replica.hears, replica.shard_owner.look_soon)
         replica.registry.listen(replica.dispatcher)
         replica.registry.put_project("acme", "billing")

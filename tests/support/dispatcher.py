@@ -23,7 +23,6 @@ from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.services.events import AcceptResult, Events, IncomingEvent
-from hookwright_operator.services.fan_out_writer import FanOutWriter
 from hookwright_operator.store.records import Counts, DeliveryRecord, Settlement, State
 from hookwright_operator.store.shard_sharing import SHARDS
 from hookwright_operator.store.sql import read
@@ -147,14 +146,12 @@ class Engine:
         store.listen(dispatcher.waiting)
         registry.put_project("acme", "billing")
         reporter = StatusReporter(store, registry, lambda *_: None, interval=30, clock=time.monotonic)
-        fan_outs = FanOutWriter(store, dispatcher, reporter)
-        events = Events(registry, dispatcher, store, reporter, fan_outs)
+        events = Events(registry, dispatcher, store, reporter)
         engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=own)
         await dispatcher.renew_lease()
         await dispatcher.reload_due_times()
         for name, run in dispatcher.loops.items():
             engine.loops.start(name, run)
-        engine.loops.start("fan-out", fan_outs.run)
         if plan.heartbeats:
             lease = plan.lease_ms / 1000 if plan.beat is None else 6 * plan.beat
             engine.loops.start("heartbeat", partial(dispatcher.keep_lease, lease))

@@ -1,8 +1,8 @@
 """Acceptance of events: one delivery for every subscribed endpoint, committed before the producer gets its answer."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -12,11 +12,13 @@ from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.registry import Registry
 from hookwright_operator.services.acceptance_log import AcceptanceLog
-from hookwright_operator.services.fan_out_writer import FanOutWriter
-from hookwright_operator.store.fan_outs import AT_ONCE
 from hookwright_operator.store.records import DELETED_REASON, Accepted, Claimed, NewDelivery, NewEvent
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import HookwrightError, StoreError
+from hookwright_runtime.problems import ProblemError
+
+MAX_DELIVERIES: Final = 2000
+"""Deliveries of one request. One transaction writes them, and other tenants' events wait for it at most 250 ms."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +51,7 @@ class AcceptResult(NamedTuple):
     Attributes:
         accepted: how many events are new.
         duplicates: how many events were accepted before; they create no deliveries.
-        deliveries: how many deliveries the new events have; some may not be written yet.
+        deliveries: how many deliveries the new events have.
         event_ids: for each event of the request its id, which is ``webhook-id``; a duplicate has that of the event
             that was accepted before.
     """
@@ -78,7 +80,6 @@ class Events:
 
     Attributes:
         reporter: publishes the counts of an endpoint whose delivery stays in the store.
-        fan_outs: accepts requests with more deliveries than one transaction may write.
         acceptance_log: logs the events that are accepted.
     """
 
@@ -86,13 +87,12 @@ class Events:
     dispatcher: Dispatcher
     store: Store
     reporter: StatusReporter
-    fan_outs: FanOutWriter
     acceptance_log: AcceptanceLog = field(default_factory=AcceptanceLog)
 
     async def accept(
         self, namespace: str, project: str, events: Sequence[IncomingEvent], *, trace: str | None = None
     ) -> AcceptResult:
-        """Write events and their deliveries, or fan-outs for them, in one transaction; return after its commit.
+        """Write events and their deliveries in one transaction; return after its commit.
 
         Args:
             namespace: of the project.
@@ -101,7 +101,7 @@ class Events:
             trace: the ``traceparent`` of their attempts, None if they are not traced.
 
         Raises:
-            ProblemError: 422, too many deliveries for one request; 429, the namespace has too many unwritten ones.
+            ProblemError: 422, too many deliveries for one request.
             IdConflictError: an id was accepted with other content; nothing was written.
             StoreUnavailable: nothing was written.
         """
@@ -109,9 +109,7 @@ class Events:
             kind: [endpoint.uid for endpoint in self.registry.subscribers(namespace, project, kind)]
             for kind in {event.type for event in events}
         }
-        if sum([len(subscribers[event.type]) for event in events]) > AT_ONCE:
-            new = [self._new(namespace, project, event, trace, ()) for event in events]
-            return self._accepted(new, await self.fan_outs.accept(new, subscribers))
+        _check_deliveries(events, subscribers)
         return await self._write(
             [self._new(namespace, project, event, trace, subscribers[event.type]) for event in events]
         )
@@ -190,3 +188,22 @@ class Events:
         self.acceptance_log.note(events, accepted)
         ids = [duplicate_of.get(event.id, event.id) for event in events]
         return AcceptResult(accepted.accepted, len(duplicate_of), accepted.deliveries, ids)
+
+
+def _check_deliveries(events: Sequence[IncomingEvent], subscribers: Mapping[str, Sequence[str]]) -> None:
+    total = sum([len(subscribers[event.type]) for event in events])
+    if total <= MAX_DELIVERIES:
+        return
+    kind = max(subscribers, key=lambda kind: len(subscribers[kind]))
+    most = len(subscribers[kind])
+    if most > MAX_DELIVERIES:
+        raise ProblemError(
+            422,
+            f'{most} endpoints of the project subscribe to "{kind}"; an event has at most {MAX_DELIVERIES} deliveries:'
+            " remove endpoints, or divide them among several projects",
+        )
+    raise ProblemError(
+        422,
+        f"the request's {len(events)} events come to {total} deliveries, one for each subscribed endpoint; a request"
+        f" has at most {MAX_DELIVERIES}: send at most {MAX_DELIVERIES // most} events in a request",
+    )

@@ -31,14 +31,11 @@ the end of the leases; ``delivery_ids`` is a JSON array.
 A row of ``statistics`` counts the settled results of an endpoint within ``width_s`` seconds from ``begin_s``; see the
 modules `statistics` and `latency_classes`. The rows of an endpoint in each width count the same attempts.
 
-A row of ``fan_outs`` is a group of accepted events whose deliveries are not all written: one for each of its endpoints
-and events, endpoint by endpoint. Both are JSON arrays of ids; ``written`` counts the deliveries that exist.
-
 ``compatibility.oldest`` is the oldest schema revision whose operators can still use the current schema.
 
 ``events.trace`` is the W3C ``traceparent`` of the event's acceptance, NULL if the acceptance was not traced. An event
-without subscribers has no row in ``events``, only the id that identifies duplicates of it. If its project keeps missed
-events, it has a row in ``events``, and one in ``kept_events`` that protects the other one from being pruned.
+without subscribers has no row in ``events``, only the id that identifies duplicates of it, unless its project keeps
+missed events. ``events.is_test``: the event is a test of one endpoint, so no other endpoint has missed it.
 
 ``event_ids.project`` is the uid of the Project, so that another Project of the same name begins without ids.
 ``event_ids.event_id`` is the producer's id; that of a CloudEvent follows its source and a line break.
@@ -70,6 +67,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    false,
     literal_column,
 )
 
@@ -126,27 +124,7 @@ events = Table(
     Column("body", LargeBinary, nullable=False),
     Column("trace", Text),
     Column("attributes", Text),
-)
-
-kept_events = Table(
-    "kept_events",
-    metadata,
-    Column("event_id", Key, primary_key=True),
-    Column("namespace", Key, nullable=False),
-    Column("project", Key, nullable=False),
-    Index("kept_events_of_project", "namespace", "project", "event_id"),
-    sqlite_with_rowid=False,
-)
-
-fan_outs = Table(
-    "fan_outs",
-    metadata,
-    Column("id", Key, primary_key=True),
-    Column("namespace", Text, nullable=False),
-    Column("endpoint_uids", Text, nullable=False),
-    Column("event_ids", Text, nullable=False),
-    Column("total", BigInteger, nullable=False),
-    Column("written", BigInteger, nullable=False),
+    Column("is_test", Boolean, nullable=False, server_default=false()),
 )
 
 deliveries = Table(
@@ -171,6 +149,7 @@ deliveries = Table(
 is_pending = deliveries.c.state == literal_column("'pending'")
 is_delivered = deliveries.c.state == literal_column("'delivered'")
 is_failed = deliveries.c.state == literal_column("'failed'")
+is_without_deliveries = events.c.deliveries == literal_column("0")
 is_done = deliveries.c.state.in_([literal_column("'delivered'"), literal_column("'discarded'")])
 
 
@@ -184,6 +163,7 @@ _partial("deliveries_to_claim", deliveries.c.endpoint_uid, deliveries.c.due_ms, 
 _partial("deliveries_failed_log", deliveries.c.endpoint_uid, deliveries.c.id, where=is_failed)
 _partial("deliveries_failed_by_age", deliveries.c.ended_ms, where=is_failed)
 _partial("deliveries_done_by_age", deliveries.c.ended_ms, where=is_done)
+_partial("events_without_deliveries", events.c.id, where=is_without_deliveries)
 
 attempts = Table(
     "attempts",

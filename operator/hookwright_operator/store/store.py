@@ -13,7 +13,6 @@ from hookwright_operator import metrics
 from hookwright_operator.store.chosen_replays import ChosenReplays
 from hookwright_operator.store.connect import open_database
 from hookwright_operator.store.database import Database
-from hookwright_operator.store.fan_outs import FanOuts
 from hookwright_operator.store.group_commit import Observe, Operation
 from hookwright_operator.store.lost_claims import LostClaims
 from hookwright_operator.store.orphans import Orphans
@@ -75,13 +74,12 @@ class Store:
         self.transactions = Transactions(database, clock, observe)
         self.notifications = database.notifications
         self._clock, self._lease_ms = clock, lease_ms
-        self._gone = prune.GoneCursor()
+        self._last_examined = ""
         self._releases = LostClaims(self.release)
         self._accept = Operation("accept", self._accept_all)
         self._settle = Operation("settle", self._settle_all)
         self._claim = Operation("claim", self._claim_all)
         self._release = Operation("release", partial(claim.release, owner=replica.id))
-        self.fan_outs = FanOuts(self.transactions)
         self.orphans = Orphans(self.transactions)
         self.chosen_replays = ChosenReplays(self.transactions)
         self.statistics = Statistics(self.transactions)
@@ -261,8 +259,8 @@ class Store:
         """
         ended = partial(prune.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
         accepted_before_ms = self._clock() - accept.DEDUPE_WINDOW_MS
-        step = partial(ended, accepted_before_ms=accepted_before_ms, gone=self._gone, limit=limit)
-        removed, self._gone = await self.transactions.write("prune", step, weight=4 * limit)
+        step = partial(ended, accepted_before_ms=accepted_before_ms, after=self._last_examined, limit=limit)
+        removed, self._last_examined = await self.transactions.write("prune", step, weight=4 * limit)
         return removed
 
     async def ping(self) -> None:

@@ -1,6 +1,5 @@
-"""Events that an endpoint has no delivery of are kept within bounds, and a replay sends them, on both engines."""
+"""Events that an endpoint has no delivery of: the store keeps them, and a replay sends them, on both engines."""
 
-import zlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -11,11 +10,11 @@ from support.store_factories import Clock, claimed_ids, settlement
 from hookwright_operator.ids import delivery_id_like, epoch_ms_of, first_event_id
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Attempt, Choice, NewDelivery, NewEvent, ReplayState, State
-from hookwright_operator.store.schema import events, kept_events
-from hookwright_operator.store.sql import kept_events as kept
-from hookwright_operator.store.sql import missed_events, replay
+from hookwright_operator.store.schema import events
 from hookwright_operator.store.sql import read as read_sql
+from hookwright_operator.store.sql import replay, replay_choice
 from hookwright_operator.store.sql import search as search_sql
+from hookwright_operator.store.sql.paging import Found
 from hookwright_operator.store.store import Store
 
 HOUR = 3_600_000
@@ -33,14 +32,13 @@ def event(
     return NewEvent(its_id, "acme", project, None, kind, b"{}", deliveries, kept=keep)
 
 
-async def numbers(store: Store) -> tuple[int, int]:
-    """Return how many rows the tables of events and of kept events have."""
+async def number(store: Store) -> int:
+    """Return how many events are stored."""
 
-    def read(connection: Connection) -> tuple[int, int]:
-        counts = [connection.scalar(select(func.count()).select_from(table)) or 0 for table in (events, kept_events)]
-        return counts[0], counts[1]
+    def read(connection: Connection) -> int:
+        return connection.scalar(select(func.count()).select_from(events)) or 0
 
-    return await store.transactions.read("numbers", read)
+    return await store.transactions.read("number", read)
 
 
 def wanted(clock: Clock, types: Sequence[str] = ("delivered",), *, since: int = 0) -> Wanted:
@@ -64,7 +62,7 @@ async def completed(store: Store, limit: int = 100) -> list[str]:
 async def test_an_event_without_a_subscriber_is_stored_only_if_it_is_to_be_kept(store: Store, clock: Clock) -> None:
     """The project's setting decides for each event."""
     await store.accept([event(clock.now, 1), event(clock.now, 2, keep=False), event(clock.now, 3, "audit")])
-    assert await numbers(store) == (2, 1)
+    assert await number(store) == 2
     found = await store.read_log(search_sql.event, event(clock.now, 1).id)
     assert found is not None
     assert (found.deliveries, found.body) == (0, b"{}")
@@ -157,128 +155,56 @@ async def test_a_step_that_another_replica_has_taken_writes_nothing(
     assert taken == (0, "")
 
 
+@pytest.mark.both_engines
 async def test_retention_removes_a_kept_event_with_its_last_delivery(store: Store, clock: Clock) -> None:
-    """Pruning the delivery of a replay leaves the event for other endpoints; its own age removes it."""
-    await store.accept([event(clock.now, 1), event(clock.now, 2)])
+    """Age removes an event that was never sent, and the event that a replay has sent with its delivery."""
+    await store.accept([event(clock.now, 1), event(clock.now, 2, kind="opened")])
     await store.chosen_replays.begin("rec_1", wanted(clock))
     await completed(store)
     clock.advance(DAY)
     before = {"failed_before_ms": 0, "limit": 100}
     cut = clock.now - DAY
     assert await store.prune(delivered_before_ms=cut, **before) == 0
-    await store.prune(delivered_before_ms=cut + 1, **before)
-    assert await numbers(store) == (0, 0)
-
-
-async def test_pruning_a_delivery_leaves_the_kept_event(store: Store, clock: Clock) -> None:
-    """An event that was accepted later than the limit stays, although its delivery is removed."""
-    await store.accept([event(clock.now + HOUR, 1)])
-    await store.chosen_replays.begin("rec_1", Wanted("orders", DELIVERED, 0, clock.now + DAY, BILLING))
-    assert len(await completed(store)) == 1
-    await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=100)
-    assert await numbers(store) == (1, 1)
-
-
-async def test_a_project_keeps_its_newest_events(store: Store, clock: Clock) -> None:
-    """Beyond the bound a new event replaces the oldest one of the same project; others lose none."""
-    await store.accept([event(clock.now, number) for number in range(1, 4)])
-    await store.accept([event(clock.now, 10, project="payroll")])
-    new = [event(clock.now, number) for number in (4, 5)]
-
-    def write(connection: Connection) -> list[str]:
-        kept.note(connection, new, most=3, trimmed_every=1)
-        query = (
-            select(kept_events.c.event_id).where(kept_events.c.project == "billing").order_by(kept_events.c.event_id)
-        )
-        return list(connection.scalars(query))
-
-    left = await store.transactions.write("keep", write)
-    assert left == [event(clock.now, number).id for number in (3, 4, 5)]
-    # Four events of both projects were written, and the note does not write events.
-    assert await numbers(store) == (2, 4)
-
-
-async def test_the_oldest_events_are_removed_after_some_new_ones(store: Store, clock: Clock) -> None:
-    """Each removal reads as many rows as a project keeps, so it happens for one of many events and removes several."""
-    given = [event(clock.now, number) for number in range(1, 401)]
-    most_seen = 0
-    for one in given:
-        await store.transactions.write("keep", partial(kept.note, new=[one], most=10))
-        most_seen = max(most_seen, (await numbers(store))[1])
-    assert 10 < most_seen < 250
-    last = [one for one in given if zlib.crc32(one.id.encode()) % kept.TRIMMED_EVERY == 0][-1]
-    assert (await numbers(store))[1] == 10 + len(given) - 1 - given.index(last)
+    assert await store.prune(delivered_before_ms=cut + 1, **before) > 0
+    assert await number(store) == 0
 
 
 @pytest.mark.both_engines
-async def test_a_new_event_does_not_lock_those_that_stay(store: Store, clock: Clock, url: str) -> None:
-    """A lock is a write in PostgreSQL, so each event would write 10,000 rows and wait for other replicas."""
-    await store.accept([event(clock.now, number) for number in range(1, 21)])
-
-    def write(connection: Connection) -> int:
-        kept.note(connection, [event(clock.now, 21)], most=20, trimmed_every=1)
-        if url.startswith("sqlite"):
-            return 0
-        locked = "SELECT count(*) FROM kept_events WHERE xmax::text = pg_current_xact_id()::text"
-        return int(connection.exec_driver_sql(locked).scalar_one())
-
-    assert await store.transactions.write("keep", write) == 0
-    assert await numbers(store) == (19, 20)
-
-
-@pytest.mark.both_engines
-@pytest.mark.parametrize(("events_at_most", "deliveries_at_most"), [(3, 50_000), (100, 100)])
-async def test_events_among_very_many_others_are_examined_a_few_at_once(
-    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch, events_at_most: int, deliveries_at_most: int
-) -> None:
-    """If there are too many events or deliveries for one read, it examines fewer; the next read goes on behind them."""
-    monkeypatch.setattr(missed_events, "ROWS", deliveries_at_most)
+async def test_very_many_deliveries_of_others_hide_no_event(store: Store, clock: Clock) -> None:
+    """The search reads the events of the project and the endpoint's own deliveries, and no others."""
     then = clock.now - DAY
-    for number in range(6):
-        await store.accept([event(then + 10_000 * number, number, *(f"uid-{one}" for one in range(8)), keep=False)])
+    missed, got = event(then, 1, "audit"), event(then, 2, "orders", "audit")
+    await store.accept([missed])
+    for number in range(50):
+        await store.accept([event(then, 100 + number, *(f"uid-{one}" for one in range(1000)), project="payroll")])
+    await store.accept([got])
+    # Claimed, so it is not sent by the replay's claims.
+    assert len(await store.claim([("orders", 10)])) == 1
+    assert await store.chosen_replays.count(wanted(clock)) == (1, True)
+    await store.chosen_replays.begin("rec_1", wanted(clock))
+    assert await completed(store) == [missed.id]
 
-    def search(connection: Connection, after: str) -> tuple[list[str], str | None]:
-        within = missed_events.Range("orders", BILLING, ("delivered",), after, first_event_id(clock.now))
-        found = missed_events.find(connection, within, limit=100, rows_at_most=events_at_most)
-        return found.ids, found.reached
+
+@pytest.mark.both_engines
+@pytest.mark.parametrize("rows_at_most", [1, 3, 100])
+async def test_a_search_of_few_rows_goes_on_where_it_ended(store: Store, clock: Clock, rows_at_most: int) -> None:
+    """Searches of any size find each missed event once, in order."""
+    then = clock.now - DAY
+    for number in range(12):
+        uids = ("orders",) if number % 3 == 0 else ()
+        await store.accept([event(then + 700 * number, number, *uids, "audit", keep=False)])
+
+    def search(connection: Connection, after: str) -> Found:
+        end = first_event_id(clock.now)
+        return replay_choice.find(
+            connection, DELIVERED, endpoint_uid="orders", project=BILLING, after=after, before=end,
+            limit=2, rows_at_most=rows_at_most,
+        )  # fmt: skip
 
     seen: list[str] = []
     after: str | None = first_event_id(0)
     while after is not None:
-        ids, after = await store.transactions.read("search", partial(search, after=after))
-        seen += ids
-    assert seen == [event(then + 10_000 * number, number).id for number in range(6)]
-
-
-async def test_a_large_request_keeps_its_events_without_a_subscriber(store: Store, clock: Clock) -> None:
-    """The other events of the request are fanned out; an event that is not to be kept is not stored."""
-    given = [event(clock.now, 1), event(clock.now, 2, kind="opened"), event(clock.now, 3, kind="opened", keep=False)]
-    fanned_out = await store.fan_outs.accept(given, {"delivered": ["orders"], "opened": []})
-    assert (fanned_out.accepted.accepted, fanned_out.accepted.deliveries) == (3, 1)
-    assert [one.id for one in fanned_out.fan_outs] == [given[0].id]
-    assert await numbers(store) == (2, 1)
-
-
-async def test_a_replay_ends_before_events_whose_deliveries_are_not_all_written(store: Store, clock: Clock) -> None:
-    """The endpoint gets each event once. A fan-out of another namespace does not delay the replay."""
-    earlier, later = event(clock.now - HOUR, 1), event(clock.now, 9)
-    fanned_out = [event(clock.now, number, keep=False) for number in range(2, 7)]
-    await store.accept([earlier])
-    [open_fan_out] = (await store.fan_outs.accept(fanned_out, {"delivered": ["audit", "orders"]})).fan_outs
-    await store.accept([later])
-    foreign = event(clock.now - DAY, 1)._replace(namespace="globex")
-    await store.fan_outs.accept([foreign], {"delivered": ["elsewhere"]})
-    clock.advance(HOUR)
-
-    request = wanted(clock)
-    assert await store.chosen_replays.count(request) == (1, False)
-    await store.chosen_replays.begin("rec_1", request)
-    for _ in range(3):
-        await store.chosen_replays.advance("rec_1", limit=100, project=BILLING)
-    assert [one.event_id for one in await store.claim([("orders", 100)])] == [earlier.id]
-    job = await store.replay("rec_1")
-    assert job is not None
-    assert (job.done, job.state) == (1, ReplayState.RUNNING)
-
-    await store.fan_outs.write_slice(open_fan_out, [delivery_id_like(one.id) for one in fanned_out * 2])
-    assert sorted(await completed(store)) == [*(one.id for one in fanned_out), later.id]
+        found = await store.transactions.read("search", partial(search, after=after))
+        seen += found.ids
+        after = found.reached
+    assert seen == [event(then + 700 * number, number).id for number in range(12) if number % 3]

@@ -17,7 +17,6 @@ from support.store_factories import TABLES, migrated
 
 from hookwright_dev.bench.filling import CROWDED, delivery_id, endpoint_uid, filled_postgres
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.store import fan_outs
 from hookwright_operator.store.postgres import connected
 from hookwright_operator.store.records import State
 from hookwright_operator.store.schema import LATENCY_COLUMNS
@@ -139,6 +138,10 @@ WITHIN = {"begin": "", "end": BEFORE, "count": 50}
 STRETCH = {"endpoint": "uid-7", "begin": "dlv_0004", "end": BEFORE}
 
 CHOSEN = {"endpoint": "uid-7", "after": "dlv_0004", "before": BEFORE, "types": packed([("delivered",)])}
+MISSED = {
+    **CHOSEN, "namespace": "acme", "project": "billing", "after": "msg_0004", "before": "msg_0005",
+    "first_sent": "dlv_0004", "after_sent": BEFORE,
+}  # fmt: skip
 
 
 HOUR = {"width": 60, "keys": packed([(NOW // 1000 - 60 * minute, "uid-7") for minute in range(60)])}
@@ -167,8 +170,6 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "lock": (settle.LOCK, {"rows": IDS}, "deliveries_pkey"),
     "attempts": (settle.INSERT_ATTEMPTS, {"made": MADE}, "attempts_pkey"),
     "settled before": (settle.STORED, {"made": MADE}, "attempts_pkey"),
-    "fan-out": (fan_outs.LOCKED, {"fan_out": "msg_00000001"}, "fan_outs_pkey"),
-    "fan-out to deleted endpoints": (fan_outs.GONE, {"rows": packed([("uid-1",)])}, "gone_endpoints_pkey"),
     "move": (settle.MOVE, {"moved": MOVED, **ME}, "deliveries_pkey"),
     "repetitions": (
         accept.REPETITIONS,
@@ -188,6 +189,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "shrink events": (prune._SHRINK_EVENTS, {"rows": SHARES}, "events_pkey"),
     "prune events": (prune._DROP_EVENTS, {"rows": EVENTS, "removed": 1}, "events_pkey"),
     "prune event ids": (prune.DROP_EVENT_IDS, {"before": NOW, "count": 100}, "event_ids_by_age"),
+    "prune unsent events": (prune.DROP_UNSENT, {"before": "msg_0005", "count": 100}, "events_without_deliveries"),
     "next due of endpoints": (read.NEXT_DUE_OF, {"rows": TWO, **ME}, "counters_pkey"),
     "pending of endpoints": (read.PENDING_OF, {"rows": TWO}, "counters_pkey"),
     "counts of endpoints": (read.SUMS_OF, {"rows": TWO}, "counters_pkey"),
@@ -205,7 +207,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "deliveries after an event": (event_deliveries.NEXT, {"begin": BEFORE, "count": 250}, "deliveries_pkey"),
     "deliveries of events": (
         event_deliveries.OF_EVENTS,
-        {"rows": OF_SEVEN, "uids": TWO, "state": None, "tests": True, "begin": "dlv_0004", "end": BEFORE},
+        {"rows": OF_SEVEN, "uids": TWO, "state": None, "begin": "dlv_0004", "end": BEFORE},
         "deliveries_pkey",
     ),
     "deliveries of found events": (
@@ -224,6 +226,9 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "chosen deliveries": (replay_choice.DELIVERED.matching, {**CHOSEN, "count": 200}, "deliveries_log"),
     "chosen failures": (replay_choice.FAILED.matching, {**CHOSEN, "count": 200}, "deliveries_failed_log"),
     "chosen types": (replay_choice.DELIVERED.matching_types, {**CHOSEN, "count": 200}, "deliveries_log"),
+    "stretch of missed events": (replay_choice.MISSED.stretch, {**MISSED, "rows": 5000}, "events_pkey"),
+    "missed events": (replay_choice.MISSED.matching_types, {**MISSED, "count": 200}, "events_pkey"),
+    "sent events": (replay_choice.MISSED.matching_types, {**MISSED, "count": 200}, "deliveries_log"),
     "states of a replay": (replay._STATES, {"rows": IDS}, "deliveries_pkey"),
     "statistics": (bucket_counts.BUCKETS, HOUR, "statistics_pkey"),
     "old statistics": (bucket_counts.DROP_OLD, {"width": 60, "before": 0, "count": 500}, "statistics_pkey"),
@@ -300,8 +305,7 @@ async def test_queries_go_by_their_index(
 
     assert index in {step.get("Index Name") for step in steps(plan)}, plan
     scanned = {step.get("Relation Name") for step in steps(plan) if step["Node Type"] == "Seq Scan"}
-    # kept_events is empty here.
-    small = {"instances", "counters", "gone_endpoints", "kept_events"}
+    small = {"instances", "counters", "gone_endpoints"}
     assert scanned <= small, plan
     whole = [step for step in steps(plan) if "Index" in step["Node Type"] and "Index Cond" not in step]
     assert {step.get("Relation Name") for step in whole} <= {*small, None} or (index.endswith("by_age")), plan
@@ -349,7 +353,7 @@ SEARCHED = {"begin": delivery_id(SMALL - 5000), "end": delivery_id(SMALL), "uids
     {
         "endpoints": (search.OF_ENDPOINTS, {**SEARCHED, "count": 200}),
         "endpoints of events": (search.OF_EVENTS, {**SEARCHED, "rows": SOME_EVENTS}),
-        "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "tests": True, "rows": UNKNOWN_IDS}),
+        "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS}),
     }.values(),
     ids=["endpoints", "endpoints of events", "events"],
 )

@@ -17,9 +17,7 @@ from support.store_factories import (
     state_of,
 )
 
-from hookwright_operator.ids import delivery_id
 from hookwright_operator.store import store as store_module
-from hookwright_operator.store.fan_outs import FanOut
 from hookwright_operator.store.records import Counts, State
 from hookwright_operator.store.sql import read
 from hookwright_operator.store.sql.accept import DEDUPE_WINDOW_MS
@@ -245,40 +243,6 @@ async def test_each_prune_examines_a_few_deleted_endpoints(store: Store, clock: 
     clock.advance(1)
     left = [await prunes(store, limit=11, before_ms=clock.now) for _ in range(2)]
     assert left == [0, 0]
-    assert await store.read(read.counts) == {}
-
-
-@pytest.mark.both_engines
-async def test_a_fan_out_delays_only_the_endpoints_that_were_deleted_before_it(store: Store) -> None:
-    """The rows go when the fan-outs that were open have ended, although a newer one is open then."""
-
-    async def begin() -> FanOut:
-        new = event()
-        [fan_out] = (await store.fan_outs.accept([new], {new.type: ["orders"]})).fan_outs
-        return fan_out
-
-    first = await begin()
-    await store.discard("gone", "endpoint deleted")
-    assert [await prunes(store, limit=10) for _ in range(3)] == [1, 1, 1]
-    await begin()
-    await store.fan_outs.write_slice(first, [delivery_id()])
-    assert await prunes(store, limit=10) == 0
-    assert len(await store.fan_outs.waiting()) == 1
-
-
-@pytest.mark.both_engines
-async def test_a_deleted_endpoint_that_a_fan_out_wrote_to_is_kept(store: Store, clock: Clock) -> None:
-    """While it waits for the fan-out, it gets a delivery; its rows stay until that delivery is pruned."""
-    new = event()
-    [fan_out] = (await store.fan_outs.accept([new], {new.type: ["gone"]})).fan_outs
-    await store.discard("gone", "endpoint deleted")
-    assert await prunes(store, limit=10) == 1
-    written = await store.fan_outs.write_slice(fan_out, [delivery_id()])
-    assert written is not None
-    assert written.discarded == 1
-    assert [await prunes(store, limit=10) for _ in range(2)] == [1, 1]
-    clock.advance(1)
-    assert await prunes(store, limit=10, before_ms=clock.now) == 0
     assert await store.read(read.counts) == {}
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from support.store_factories import event, ids
 
-from hookwright_operator import ids as ids_module
 from hookwright_operator.ids import delivery_id, epoch_ms_of, first_delivery_id
 from hookwright_operator.store.records import NewEvent, Search, State
 from hookwright_operator.store.sql import search as search_sql
@@ -104,34 +103,6 @@ async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: St
     assert cursor == new.deliveries[1].id
     assert await found(store, replace(ALL, event_id=new.id)) == [new.deliveries[1].id, new.deliveries[0].id]
     assert await store.read_log(search_sql.event, "msg_unknown") is None
-
-
-@pytest.mark.both_engines
-@pytest.mark.parametrize("ulids", [ids_module.Ulids(), ids_module.Ulids(lambda: 1_800_000_000 * 10**9)])
-async def test_deliveries_that_are_written_later_are_found(
-    store: Store, monkeypatch: pytest.MonkeyPatch, ulids: ids_module.Ulids
-) -> None:
-    """A fan-out's deliveries are among those of later events, of several milliseconds or all of one."""
-    monkeypatch.setattr(ids_module, "_next", ulids)
-    await store.accept([event("spy") for _ in range(5)])
-    large = [named("m-1", event_id=f"e-{number}") for number in range(2)]
-    begun = await store.fan_outs.accept(large, {"delivered": ["orders", "spy", "audit"]})
-    written: list[str] = []
-    for _ in range(2):
-        await store.accept([event("spy", "orders") for _ in range(10)])
-        written += [delivery_id() for _ in range(3)]
-        assert await store.fan_outs.write_slice(begun.fan_outs[0], written[-3:]) is not None
-    await store.accept([event("spy", "orders") for _ in range(10)])
-    # The order is: both events to orders, both to spy, both to audit.
-    ours = [written[place] for place in (5, 4, 1, 0)]
-
-    assert await found(store, replace(ALL, message_id="m-1")) == ours
-    assert await found(store, replace(ALL, message_id="m-1"), limit=1) == ours
-    assert await found(store, replace(ALL, event_id=large[1].id, state=State.PENDING)) == [ours[0], ours[2]]
-    record = await store.read_log(search_sql.event, large[0].id)
-    assert record is not None
-    shown, cursor = await store.read_log(search_sql.deliveries_of, record, ENDPOINTS, limit=10)
-    assert ([one.id for one in shown], cursor) == ([ours[1], ours[3]], None)
 
 
 async def test_events_with_one_message_id_are_found_in_one_pass(store: Store) -> None:

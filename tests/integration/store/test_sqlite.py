@@ -17,7 +17,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
 from support.store_factories import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, differences, event, held
 
-from hookwright_operator.store import fan_outs, migrations
+from hookwright_operator.store import migrations
 from hookwright_operator.store.database import SqliteDatabase
 from hookwright_operator.store.records import Counts, State
 from hookwright_operator.store.schema import metadata
@@ -340,8 +340,6 @@ PLANS = {
     "next_due": (read.NEXT_DUE, "deliveries_to_claim (endpoint_uid=?)"),
     "discard": (prune.DISCARD, "deliveries_to_claim (endpoint_uid=?)"),
     "settled before": (settle.STORED, "attempts USING PRIMARY KEY (delivery_id=?)"),
-    "fan-out": (fan_outs.LOCKED, "fan_outs USING INDEX sqlite_autoindex_fan_outs_1 (id=?)"),
-    "fan-out to deleted endpoints": (fan_outs.GONE, "gone_endpoints USING PRIMARY KEY (endpoint_uid=?)"),
     "settle": (settle.MOVE, "deliveries USING PRIMARY KEY (id=?)"),
     "lock": (settle.LOCK, "deliveries USING PRIMARY KEY (id=?)"),
     "attempts": (settle.INSERT_ATTEMPTS, "attempts USING PRIMARY KEY (delivery_id=?)"),
@@ -356,6 +354,7 @@ PLANS = {
     "prune delivered": (prune.DONE, "deliveries_done_by_age (ended_ms<?)"),
     "prune failed": (prune.FAILED, "deliveries_failed_by_age (ended_ms<?)"),
     "prune event ids": (prune.DROP_EVENT_IDS, "event_ids_by_age (accepted_ms<?)"),
+    "prune unsent events": (prune.DROP_UNSENT, "events_without_deliveries (id<?)"),
     "statistics": (bucket_counts.BUCKETS, "statistics USING PRIMARY KEY (width_s=? AND begin_s=? AND endpoint_uid=?)"),
     "messages to take": (pull.TAKE, "deliveries_to_claim (endpoint_uid=? AND (due_ms,id)<(?,?))"),
     "last message to examine": (pull.LAST_EXAMINED, "INDEX deliveries_to_claim (endpoint_uid=? AND due_ms<?)"),
@@ -366,6 +365,9 @@ PLANS = {
     "replay of types": (replay_choice.DELIVERED.matching_types, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
     "stretch of failures": (replay_choice.FAILED.stretch, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
     "replay of failures": (replay_choice.FAILED.matching, "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
+    "stretch of missed events": (replay_choice.MISSED.stretch, "sqlite_autoindex_events_1 (id>? AND id<?)"),
+    "missed events": (replay_choice.MISSED.matching_types, "sqlite_autoindex_events_1 (id>? AND id<?)"),
+    "sent events": (replay_choice.MISSED.matching_types, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
     "log": (read.NEWEST[None], "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
     "failed log": (read.NEWEST[State.FAILED], "deliveries_failed_log (endpoint_uid=? AND id>? AND id<?)"),
     "stretch of the log": (read.STRETCH, "deliveries_log (endpoint_uid=? AND id>? AND id<?)"),
@@ -384,6 +386,7 @@ PARTIAL = {
     "next_due": (read.NEXT_DUE, "deliveries.state = 'pending'"),
     "replay of failures": (replay_choice.FAILED.matching, "deliveries.state = 'failed'"),
     "failed log": (read.NEWEST[State.FAILED], "deliveries.state = 'failed'"),
+    "prune unsent events": (prune.DROP_UNSENT, "events.deliveries = 0"),
 }
 
 

@@ -28,7 +28,6 @@ from sqlalchemy import (
 from hookwright_operator.ids import id_digest
 from hookwright_operator.store.records import SOURCE_END, Accepted, NewEvent, State
 from hookwright_operator.store.schema import deliveries, event_ids, events
-from hookwright_operator.store.sql import kept_events
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows, storable
@@ -229,31 +228,30 @@ def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot:
         for event in new
         for delivery in event.deliveries
     ]
-    write_events(connection, new, [len(event.deliveries) for event in new], now=now)
+    write_events(connection, new, now=now)
     write_deliveries(connection, written, slot=slot, now=now)
 
 
-def write_events(connection: Connection, new: Sequence[NewEvent], numbers: Sequence[int], *, now: int) -> None:
-    """Write events whose deliveries other transactions write.
+def write_events(connection: Connection, new: Sequence[NewEvent], *, now: int) -> None:
+    """Write events without their deliveries.
 
     Args:
         connection: in a transaction.
         new: the events.
-        numbers: how many deliveries each event has; an event without one is kept.
         now: the time of acceptance.
     """
     # Each row has the start and length of its body in the concatenated bodies.
     event_rows = []
     start = 1
-    for event, number in zip(new, numbers, strict=True):
+    for event in new:
         length = len(event.body)
         named = (event.id, event.namespace, event.project, event.type)
-        event_rows.append((*named, number, *_digests(event), event.trace, event.attributes, start, length))
+        event_rows.append(
+            (*named, len(event.deliveries), *_digests(event), event.trace, event.attributes, start, length)
+        )
         start += length
     bodies = b"".join([event.body for event in new])
     run(connection, INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
-    if 0 in numbers:
-        kept_events.note(connection, [event for event, number in zip(new, numbers, strict=True) if not number])
 
 
 def _digests(event: NewEvent) -> tuple[int | None, int | None]:

@@ -1,8 +1,8 @@
 """The deliveries of a few events, found by the primary key.
 
 An index by event writes one more tree entry for each delivery at acceptance. So there is none, and a read uses the time
-that is part of each id. The deliveries of an event are created with it, or later if a fan-out writes them. A read
-examines all deliveries from shortly before the event on, until it has found as many as the event has.
+that is part of each id. The deliveries of an event have the time of the event, or a little less. A read examines all
+deliveries from shortly before the event on, until it has found as many as the event has.
 
 Sync functions on a connection.
 """
@@ -10,17 +10,16 @@ Sync functions on a connection.
 from collections.abc import Mapping
 from typing import Final
 
-from sqlalchemy import Boolean, Connection, Integer, Text, and_, bindparam, func, or_, select
+from sqlalchemy import Connection, Integer, Text, and_, bindparam, func, or_, select
 
 from hookwright_operator.ids import epoch_ms_of, first_delivery_id
-from hookwright_operator.store.records import TEST_REASON
 from hookwright_operator.store.schema import deliveries
 from hookwright_operator.store.sql.paging import STRETCH_ROWS, RowBudget
 from hookwright_operator.store.sql.rows import among, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 MARGIN_MS: Final = 1000
-"""Time by which a delivery may be older than its event: the clock of the replica that writes a fan-out may be slow."""
+"""Time by which the id of a delivery may be older than that of its event, because it is made before it."""
 _FIRST_ROWS: Final = 250
 """Rows that the first statement examines; each further statement examines twice as many, up to `STRETCH_ROWS`."""
 
@@ -39,8 +38,7 @@ NEXT = select(func.count(), func.max(_next.c.id))
 _of_endpoints = and_(
     deliveries.c.endpoint_uid.in_(select(_uids.c.uid)), or_(_state.is_(None), deliveries.c.state == _state)
 )
-_is_test = and_(bindparam("tests", type_=Boolean), deliveries.c.reason == TEST_REASON)
-OF_EVENTS = select(deliveries.c.id, deliveries.c.event_id, or_(_of_endpoints, _is_test)).where(
+OF_EVENTS = select(deliveries.c.id, deliveries.c.event_id, _of_endpoints).where(
     deliveries.c.id > _begin,
     deliveries.c.id <= _end,
     among(deliveries.c.event_id, _ids),
@@ -59,23 +57,21 @@ def find(
     state: str | None,
     *,
     budget: RowBudget,
-    tests: bool = False,
 ) -> list[str] | None:
     """Find the deliveries of events to some endpoints.
 
     Args:
         connection: a connection that can read.
-        totals: by event, how many deliveries it has, those to other endpoints and those not yet written included.
+        totals: by event, how many deliveries it has, those to other endpoints included.
         uids: the endpoints, packed.
         state: only deliveries in this state, or None.
         budget: reduced by the rows examined, and by the number of events for each statement.
-        tests: whether recorded tests of any endpoint are found, too.
 
     Returns:
         The ids, the newest first, or None if the budget was used up before all deliveries were found.
     """
     missing = dict(totals)
-    which = {"rows": packed_column(totals), "uids": uids, "state": state, "tests": tests}
+    which = {"rows": packed_column(totals), "uids": uids, "state": state}
     found: list[str] = []
     reached, size = "", _FIRST_ROWS
     for event_id in sorted(totals):

@@ -17,13 +17,13 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
-    func,
     null,
     select,
     tuple_,
     update,
 )
 
+from hookwright_operator.ids import first_event_id
 from hookwright_operator.store.records import State
 from hookwright_operator.store.schema import (
     attempts,
@@ -31,15 +31,13 @@ from hookwright_operator.store.schema import (
     deliveries,
     event_ids,
     events,
-    fan_outs,
     gone_endpoints,
     is_done,
     is_failed,
     is_pending,
-    kept_events,
+    is_without_deliveries,
     replays,
 )
-from hookwright_operator.store.sql import kept_events as kept
 from hookwright_operator.store.sql import replay
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
@@ -89,8 +87,16 @@ _SHRINK_EVENTS = (
 _DROP_EVENTS = delete(events).where(
     events.c.id.in_(select(_ids.c.id)),
     events.c.deliveries <= bindparam("removed", type_=Integer),
-    ~exists().where(kept_events.c.event_id == events.c.id),
 )
+
+_unsent = (
+    select(events.c.id)
+    .where(is_without_deliveries, events.c.id < bindparam("before", type_=Text))
+    .order_by(events.c.id)
+    .limit(_limit)
+    .with_for_update(skip_locked=True)
+)
+DROP_UNSENT = delete(events).where(events.c.id.in_(_unsent))
 
 _key = (event_ids.c.namespace, event_ids.c.project, event_ids.c.event_id)
 _old_keys = (
@@ -110,8 +116,6 @@ NEXT_GONE = (
     .order_by(gone_endpoints.c.endpoint_uid)
     .limit(_limit)
 )
-_NEWEST_FAN_OUT = select(func.max(fan_outs.c.id))
-_OLDEST_FAN_OUT = select(func.min(fan_outs.c.id))
 _uids = rows(uid=Text)
 _of_gone = deliveries.c.endpoint_uid == _uids.c.uid
 FORGETTABLE = select(_uids.c.uid).where(~exists().where(_of_gone))
@@ -122,20 +126,6 @@ class EndedDelivery(NamedTuple):
 
     id: str
     event_id: str
-
-
-class GoneCursor(NamedTuple):
-    """The position of `forget` among the deleted endpoints; the caller passes it to the next call.
-
-    Attributes:
-        after: the last endpoint that was examined; empty: begin with the first one.
-        waiting: endpoints without deliveries that a fan-out may still write deliveries for.
-        newest_fan_out: the newest fan-out that was open when these endpoints were examined.
-    """
-
-    after: str = ""
-    waiting: tuple[str, ...] = ()
-    newest_fan_out: str = ""
 
 
 def discard(
@@ -159,7 +149,7 @@ def discard(
         limit: how many to discard at most.
         slot: the slot of this replica's counters.
         now: when the deliveries end.
-        deleted: whether the endpoint is deleted. Then deliveries that an open fan-out writes later are discarded too.
+        deleted: whether the endpoint is deleted. Then its counters are removed with its last delivery.
     """
     if deleted:
         connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
@@ -178,10 +168,10 @@ def prune(
     delivered_before_ms: int,
     failed_before_ms: int,
     accepted_before_ms: int,
-    gone: GoneCursor,
+    after: str,
     limit: int,
-) -> tuple[int, GoneCursor]:
-    """Remove old rows up to a limit; return how many rows were removed, and the next position of `forget`.
+) -> tuple[int, str]:
+    """Remove old rows up to a limit; return how many rows were removed, and the next ``after``.
 
     If fewer deliveries than the limit are removed, rows of deleted endpoints without deliveries are removed too.
 
@@ -191,7 +181,7 @@ def prune(
             without subscribers that were accepted before it.
         failed_before_ms: failed deliveries and replays that ended before this time are removed.
         accepted_before_ms: producers' event ids that were accepted at this time or before are removed.
-        gone: the position of `forget`.
+        after: the last deleted endpoint that was examined; empty: begin with the first one.
         limit: how many deliveries of each sort and how many ids to remove, and deleted endpoints to examine, at most.
     """
     ended = _old(connection, DONE, before_ms=delivered_before_ms, limit=limit)
@@ -199,50 +189,28 @@ def prune(
     removed = _remove(connection, ended) if ended else 0
     removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
     removed += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
-    removed += kept.forget(connection, before_ms=delivered_before_ms, limit=limit)
+    unsent = {"before": first_event_id(delivered_before_ms), "count": limit}
+    removed += connection.execute(DROP_UNSENT, unsent).rowcount
     if len(ended) < limit:
-        forgotten, gone = forget(connection, gone, limit=limit)
+        forgotten, after = forget(connection, after, limit=limit)
         removed += forgotten
-    return removed, gone
+    return removed, after
 
 
-def forget(connection: Connection, cursor: GoneCursor, *, limit: int) -> tuple[int, GoneCursor]:
+def forget(connection: Connection, after: str, *, limit: int) -> tuple[int, str]:
     """Remove the rows of the next deleted endpoints that have no delivery any more.
 
-    A fan-out may write deliveries for deleted endpoints, and their rows in ``gone_endpoints`` cause it to discard these
-    deliveries. So if a fan-out is open, these endpoints wait for later calls, until the fan-outs that are open now have
-    ended. Newer fan-outs do not delay them, because an accepted event has no delivery for a deleted endpoint.
-
     Returns:
-        How many rows were removed, and the next position. After the last endpoint, this is the first one again.
+        How many rows were removed, and the last endpoint that was examined, empty after the last one of all.
     """
-    if cursor.waiting:
-        oldest = connection.scalar(_OLDEST_FAN_OUT)
-        if oldest is not None and oldest <= cursor.newest_fan_out:
-            return 0, cursor
-        return _forget_these(connection, _without_deliveries(connection, cursor.waiting)), GoneCursor(cursor.after)
-    examined = connection.scalars(NEXT_GONE, {"after": cursor.after, "count": limit}).all()
-    after = examined[-1] if len(examined) == limit else ""
-    # Read before the deliveries: on PostgreSQL a fan-out may end between the two statements.
-    newest = connection.scalar(_NEWEST_FAN_OUT)
-    uids = _without_deliveries(connection, examined)
-    if uids and newest is not None:
-        return 0, GoneCursor(after, tuple(uids), newest)
-    return _forget_these(connection, uids), GoneCursor(after)
-
-
-def _without_deliveries(connection: Connection, uids: Sequence[str]) -> Sequence[str]:
-    return connection.scalars(FORGETTABLE, {"rows": packed_column(uids)}).all() if uids else ()
-
-
-def _forget_these(connection: Connection, uids: Sequence[str]) -> int:
-    if not uids:
-        return 0
+    examined = connection.scalars(NEXT_GONE, {"after": after, "count": limit}).all()
+    uids = connection.scalars(FORGETTABLE, {"rows": packed_column(examined)}).all()
     which = {"rows": packed_column(uids)}
-    return sum(
+    removed = sum(
         connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), which).rowcount
         for table in (counters, replays, gone_endpoints)
     )
+    return removed, examined[-1] if len(examined) == limit else ""
 
 
 def _old(connection: Connection, query: Select[str, str], *, before_ms: int, limit: int) -> list[EndedDelivery]:

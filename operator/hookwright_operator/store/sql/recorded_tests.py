@@ -9,10 +9,10 @@ Sync functions on a connection. The caller begins and ends the transaction.
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, update
 
 from hookwright_operator.store.records import TEST_REASON, Attempt, NewEvent, State
-from hookwright_operator.store.schema import attempts, deliveries
+from hookwright_operator.store.schema import attempts, deliveries, events
 from hookwright_operator.store.sql.accept import write_events
 from hookwright_operator.store.sql.rows import plain
 
@@ -28,7 +28,8 @@ def record(connection: Connection, event: NewEvent, attempt: Attempt, *, accepte
         now: when it ended.
     """
     [delivery] = event.deliveries
-    write_events(connection, [event], [1], now=accepted_ms)
+    write_events(connection, [event], now=accepted_ms)
+    connection.execute(update(events).where(events.c.id == event.id).values(is_test=True))
     ended = {"state": State.DISCARDED.value, "reason": TEST_REASON, "due_ms": now, "attempts": 1, "ended_ms": now}
     identity = {"id": delivery.id, "event_id": event.id, "endpoint_uid": delivery.endpoint_uid}
     connection.execute(insert(deliveries).values({**identity, **ended}))

@@ -1,7 +1,10 @@
 """Replays: deliveries of an endpoint become pending again, in limited steps.
 
-A replay takes deliveries by state, event type and time of acceptance, in the order of their acceptance. Its steps
-search before they write, because a search can examine many rows and the writer is one thread.
+A replay takes deliveries by state, event type and time of acceptance, in the order of their acceptance. A replay of
+missed events makes deliveries of events that have none to its endpoint. Their ids have the times of their events, so
+reads that start at the time of an event find them.
+
+The steps of a replay search before they write, because a search can examine many rows and the writer is one thread.
 
 Sync functions on a connection. The caller begins and ends the transaction.
 
@@ -31,10 +34,11 @@ from sqlalchemy import (
     update,
 )
 
-from hookwright_operator.ids import first_delivery_id, first_event_id
+from hookwright_operator.ids import delivery_id_like, first_delivery_id, first_event_id
 from hookwright_operator.store.records import Choice, Replay, ReplayState, State
-from hookwright_operator.store.schema import deliveries, is_pending, is_running, replays
-from hookwright_operator.store.sql import missed_events, replay_choice
+from hookwright_operator.store.schema import deliveries, events, is_pending, is_running, replays
+from hookwright_operator.store.sql import replay_choice
+from hookwright_operator.store.sql.accept import write_deliveries
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.paging import Found
@@ -107,6 +111,8 @@ _PLAIN: Final = (
 )
 """The columns that have the value of a replay's attribute."""
 _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
+_COUNT_ONE_MORE = update(events).values(deliveries=events.c.deliveries + 1).where(events.c.id.in_(select(_ids.c.id)))
+_EXISTING = select(events.c.id).where(events.c.id.in_(select(_ids.c.id))).order_by(events.c.id)
 
 
 def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> Replay:
@@ -195,23 +201,20 @@ def find(
     rows_at_most: int,
 ) -> Found:
     """Find the next chosen deliveries, or the next events that the endpoint missed; see `replay_choice.find`."""
-    if choice.missed:
-        before = first_event_id(until_ms + 1)
-        within = missed_events.Range(endpoint_uid, project, choice.types, after, before)
-        return missed_events.find(connection, within, limit=limit, rows_at_most=rows_at_most)
     return replay_choice.find(
         connection,
         choice,
         endpoint_uid=endpoint_uid,
+        project=project,
         after=after,
-        before=first_delivery_id(until_ms + 1),
+        before=position(choice, until_ms + 1),
         limit=limit,
         rows_at_most=rows_at_most,
     )
 
 
 def position(choice: Choice, since_ms: int) -> str:
-    """Return the id after which a replay begins."""
+    """Return the id after which a replay from a time begins."""
     return first_event_id(since_ms) if choice.missed else first_delivery_id(since_ms)
 
 
@@ -226,7 +229,7 @@ def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot:
         return 0, ""
     choice = _choice(job.states, job.types)
     if choice.missed:
-        number = missed_events.deliver(connection, step.ids, job.endpoint_uid, slot=slot, now=now)
+        number = _deliver(connection, step.ids, job.endpoint_uid, slot=slot, now=now)
     else:
         number = _renew(connection, step.ids, job.endpoint_uid, choice, slot=slot, now=now)
     done = job.done + number
@@ -253,6 +256,16 @@ def _renew(
         change = Change(endpoint_uid, delivered=-ended[State.DELIVERED], failed=-ended[State.FAILED])
         add_counts(connection, slot, [change])
     return len(batch)
+
+
+def _deliver(connection: Connection, event_ids: Sequence[str], endpoint_uid: str, *, slot: int, now: int) -> int:
+    """Write pending deliveries, due now, of the events that still exist; return how many there are."""
+    which = {"rows": packed_column(event_ids)}
+    # The update locks the events, so that they are not pruned before this transaction ends.
+    connection.execute(_COUNT_ONE_MORE, which)
+    made = [(delivery_id_like(one), one, endpoint_uid, None) for one in connection.scalars(_EXISTING, which)]
+    write_deliveries(connection, made, slot=slot, now=now)
+    return len(made)
 
 
 def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:

@@ -1,23 +1,26 @@
 """How a replay finds the deliveries that it chooses by state, event type and time of acceptance, the oldest first.
 
-The ids of deliveries begin with the time, so a range of ids is a range of time. A chosen state or type can be rare
-among many rows. So a search examines the rows in stretches, and ends when its budget is used up; the next search begins
-there.
+The ids of deliveries and events begin with the time, so a range of ids is a range of time. A chosen state or type can
+be rare among many rows. So a search examines the rows in stretches, and ends when its budget is used up; the next
+search begins there.
 
 Failed deliveries have an index of their own. Delivered ones are found in the index of all deliveries of an endpoint.
+Missed events are found among the events of all projects by the primary key, because an index by project costs each
+acceptance one more tree entry. The endpoint's index of deliveries has those that are not missed. The event of a
+recorded test was sent to one endpoint by hand, so no other endpoint has missed it.
 
 Sync functions on a connection.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Executable,
     Integer,
-    Select,
     Text,
     bindparam,
     exists,
@@ -25,8 +28,10 @@ from sqlalchemy import (
     select,
 )
 
+from hookwright_operator.ids import epoch_ms_of, first_delivery_id
 from hookwright_operator.store.records import Choice, State
 from hookwright_operator.store.schema import deliveries, events, is_delivered, is_failed
+from hookwright_operator.store.sql.event_deliveries import earliest
 from hookwright_operator.store.sql.paging import AFTER_ALL, STRETCH_ROWS, Found, RowBudget
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
@@ -37,34 +42,39 @@ _FEWEST: Final = 100
 _endpoint = bindparam("endpoint", type_=Text)
 _after, _before = bindparam("after", type_=Text), bindparam("before", type_=Text)
 _types = rows("types", type=Text)
-_in_range = (deliveries.c.id > _after, deliveries.c.id < _before)
 _of_endpoint = deliveries.c.endpoint_uid == _endpoint
-_of_types = exists().where(events.c.id == deliveries.c.event_id, events.c.type.in_(select(_types.c.type)))
+_of_project = [events.c[name] == bindparam(name, type_=Text) for name in ("namespace", "project")]
+_is_of_types = events.c.type.in_(select(_types.c.type))
+_has_types = exists().where(events.c.id == deliveries.c.event_id, _is_of_types)
+_sent = select(deliveries.c.event_id).where(
+    _of_endpoint,
+    deliveries.c.id >= bindparam("first_sent", type_=Text),
+    deliveries.c.id < bindparam("after_sent", type_=Text),
+)
 
 
 class _Search:
-    """The statements of a search for deliveries in one state.
+    """The statements of a search.
 
     Args:
-        state: the condition of the chosen state.
-        examined: the condition of the index whose rows a stretch examines, if the index has not all states.
+        column: the ids that are searched.
+        examined: the conditions of the index whose rows a stretch examines.
+        chosen: the further conditions of the rows that are chosen.
+        of_types: the condition of a choice of event types.
     """
 
-    def __init__(self, state: ColumnElement[bool], *examined: ColumnElement[bool]) -> None:
-        stretch = select(deliveries.c.id).where(_of_endpoint, *examined, *_in_range).order_by(deliveries.c.id)
-        limited = stretch.limit(bindparam("rows", type_=Integer)).subquery("stretch")
-        self.stretch = select(func.count(), func.max(limited.c.id))
-        self.matching = self._matching(state)
-        self.matching_types = self._matching(state, _of_types)
-
-    @staticmethod
-    def _matching(*conditions: ColumnElement[bool]) -> Select[str]:
-        return (
-            select(deliveries.c.id)
-            .where(_of_endpoint, *conditions, *_in_range)
-            .order_by(deliveries.c.id)
-            .limit(bindparam("count", type_=Integer))
-        )
+    def __init__(
+        self,
+        column: Column[str],
+        examined: Sequence[ColumnElement[bool]],
+        chosen: Sequence[ColumnElement[bool]],
+        of_types: ColumnElement[bool],
+    ) -> None:
+        in_range = select(column).where(*examined, column > _after, column < _before).order_by(column)
+        stretch = in_range.limit(bindparam("rows", type_=Integer)).subquery("stretch")
+        self.stretch = select(func.count(), func.max(stretch.c.id))
+        self.matching = in_range.where(*chosen).limit(bindparam("count", type_=Integer))
+        self.matching_types = self.matching.where(of_types)
 
     def run(
         self, connection: Connection, within: Mapping[str, str], choice: Choice, *, limit: int, budget: RowBudget
@@ -80,7 +90,8 @@ class _Search:
             budget.rows -= examined + 1
             if examined:
                 which = {"after": after, "before": highest + AFTER_ALL, "count": limit - len(found)}
-                found += [delivery_id for (delivery_id,) in run(connection, matching, {**parameters, **which})]
+                sent = {"first_sent": earliest(after), "after_sent": first_delivery_id(epoch_ms_of(highest) + 1)}
+                found += [name for (name,) in run(connection, matching, {**parameters, **which, **sent})]
             if len(found) >= limit:
                 return Found(found, found[-1])
             if examined < asked:
@@ -90,19 +101,30 @@ class _Search:
             after = highest
 
 
-FAILED: Final = _Search(is_failed, is_failed)
-DELIVERED: Final = _Search(is_delivered)
+FAILED: Final = _Search(deliveries.c.id, [_of_endpoint, is_failed], [], _has_types)
+DELIVERED: Final = _Search(deliveries.c.id, [_of_endpoint], [is_delivered], _has_types)
+# The deliveries are read once, because their query names no column of an event.
+MISSED: Final = _Search(events.c.id, [], [*_of_project, ~events.c.is_test, events.c.id.not_in(_sent)], _is_of_types)
 
 
 def find(
-    connection: Connection, choice: Choice, *, endpoint_uid: str, after: str, before: str, limit: int, rows_at_most: int
+    connection: Connection,
+    choice: Choice,
+    *,
+    endpoint_uid: str,
+    project: tuple[str, str],
+    after: str,
+    before: str,
+    limit: int,
+    rows_at_most: int,
 ) -> Found:
-    """Find the oldest chosen deliveries of a range of ids.
+    """Find the oldest chosen deliveries of a range of ids, or the oldest events that the endpoint missed.
 
     Args:
         connection: a connection that can read.
         choice: the states and event types.
         endpoint_uid: the endpoint of the deliveries.
+        project: namespace and name of the endpoint's project; only a search of missed events needs it.
         after: the range begins above this id.
         before: the range ends below this id.
         limit: how many ids to find at most.
@@ -111,7 +133,10 @@ def find(
     Returns:
         The ids, the oldest first, and the id up to which everything was examined, None if that is the whole range.
     """
-    within = {"endpoint": endpoint_uid, "after": after, "before": before}
+    namespace, name = project
+    within = {"endpoint": endpoint_uid, "namespace": namespace, "project": name, "after": after, "before": before}
+    if choice.missed:
+        return MISSED.run(connection, within, choice, limit=limit, budget=RowBudget(rows_at_most))
     # The search for delivered ones comes last, because it is the one that can use all rows that others leave.
     found, left = [], rows_at_most
     for others, state in reversed(list(enumerate(sorted(choice.states)))):

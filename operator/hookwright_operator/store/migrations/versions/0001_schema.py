@@ -96,22 +96,12 @@ def _create_events() -> None:
         sa.Column("body", sa.LargeBinary, nullable=False),
         sa.Column("trace", sa.Text),
         sa.Column("attributes", sa.Text),
+        sa.Column("is_test", sa.Boolean, nullable=False, server_default=sa.false()),
         has_rowid=True,
     )
     for name in ("message_id", "event_id"):
         _index(f"events_by_{name}", "events", f"{name}_digest", condition=f"{name}_digest IS NOT NULL")
-    _table("kept_events", _key("event_id"), _word("namespace"), _word("project"))
-    _index("kept_events_of_project", "kept_events", "namespace", "project", "event_id")
-    _table(
-        "fan_outs",
-        _key("id"),
-        _text("namespace"),
-        _text("endpoint_uids"),
-        _text("event_ids"),
-        _number("total"),
-        _number("written"),
-        has_rowid=True,
-    )
+    _index("events_without_deliveries", "events", "id", condition="deliveries = 0")
 
 
 def _create_deliveries() -> None:
