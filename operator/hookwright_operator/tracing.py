@@ -8,12 +8,10 @@ than its host, because paths and queries carry tokens.
 
 import asyncio
 import logging
-import time
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit
 
 from hookwright_operator.registry import Endpoint
@@ -27,18 +25,6 @@ if TYPE_CHECKING:
 
 SERVICE: Final = "hookwright-operator"
 _STOP_SECONDS: Final = 5.0
-
-
-class TracedOutcome(Protocol):
-    """The result of an attempt."""
-
-    @property
-    def status_code(self) -> int:
-        """HTTP status, 0 if there was no HTTP answer."""
-
-    @property
-    def error(self) -> str:
-        """Error text in plain words, empty if the attempt delivered."""
 
 
 class Traces:
@@ -83,10 +69,11 @@ class Traces:
         exporting = asyncio.get_running_loop().run_in_executor(None, self._provider.shutdown)
         await asyncio.wait([exporting], timeout=_STOP_SECONDS)
 
+    @contextmanager
     def accepting(
         self, headers: Mapping[str, str], *, began_ns: int, namespace: str, project: str, request_id: str
-    ) -> "Accepting":
-        """Begin the span of a request with events, as a child of its ``traceparent`` if it has one.
+    ) -> Iterator["Span"]:
+        """Enter the span of a request with events, a child of its ``traceparent`` if it has one.
 
         Args:
             headers: of the request, by lowercase name.
@@ -95,104 +82,78 @@ class Traces:
             project: name of the project.
             request_id: id of the request in the logs.
         """
+        attributes = {
+            "http.request.method": "POST",
+            "http.route": "/v1alpha1/namespaces/{namespace}/projects/{project}/events",
+            "hookwright.namespace": namespace,
+            "hookwright.project": project,
+            "hookwright.request.id": request_id,
+        }
         span = self._tracer.start_span(
-            "accept",
-            context=self._context.extract(headers),
-            kind=self._api.SpanKind.SERVER,
-            start_time=began_ns,
-            attributes={
-                "http.request.method": "POST",
-                "http.route": "/v1alpha1/namespaces/{namespace}/projects/{project}/events",
-                "hookwright.namespace": namespace,
-                "hookwright.project": project,
-                "hookwright.request.id": request_id,
-            },
+            "accept", self._context.extract(headers), self._api.SpanKind.SERVER, attributes, start_time=began_ns
         )
-        return Accepting(span)
-
-    def attempting(self, endpoint: Endpoint, delivery: Claimed, traceparent: str) -> "Attempting":
-        """Begin the span of an attempt, as a child of the acceptance whose ``traceparent`` is given."""
-        scheme, host, port = _server(endpoint.url)
-        span = self._tracer.start_span(
-            "attempt",
-            context=self._context.extract({"traceparent": traceparent}),
-            kind=self._api.SpanKind.CLIENT,
-            attributes={
-                "http.request.method": "POST",
-                "url.scheme": scheme,
-                "server.address": host,
-                "server.port": port,
-                "hookwright.namespace": endpoint.namespace,
-                "hookwright.project": endpoint.project,
-                "hookwright.endpoint": endpoint.name,
-                "hookwright.delivery.id": delivery.id,
-                "hookwright.event.id": delivery.event_id,
-                "hookwright.event.type": delivery.event_type,
-                "hookwright.attempt": delivery.attempts + 1,
-            },
-        )
-        return Attempting(span)
-
-
-class Accepting:
-    """The span of one request with events; a context manager that ends it.
-
-    Attributes:
-        traceparent: stored with the events; None if the request is not sampled.
-    """
-
-    def __init__(self, span: "Span") -> None:
-        self._span = span
-        self.traceparent = _traceparent(span)
-
-    def accepted(self, *, events: int, duplicates: int, deliveries: int) -> None:
-        """Record the result of the request."""
-        self._span.set_attributes(
-            {
-                "http.response.status_code": 202,
-                "hookwright.events": events,
-                "hookwright.duplicates": duplicates,
-                "hookwright.deliveries": deliveries,
-            }
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
+        try:
+            yield span
+        except BaseException as error:
             # The error's text is omitted because it may quote the request.
             status = getattr(error, "status", None)
             if isinstance(status, int) and 400 <= status < 500:
-                self._span.set_attribute("http.response.status_code", status)
+                span.set_attribute("http.response.status_code", status)
             else:
-                _fail(self._span, kind.__name__)
-        self._span.end()
+                self._fail(span, type(error).__name__)
+            raise
+        finally:
+            span.end()
+
+    @contextmanager
+    def attempting(self, endpoint: Endpoint, delivery: Claimed, traceparent: str) -> Iterator["Span"]:
+        """Enter the span of an attempt, a child of the acceptance whose ``traceparent`` is given."""
+        scheme, host, port = _server(endpoint.url)
+        attributes: dict[str, str | int] = {
+            "http.request.method": "POST",
+            "url.scheme": scheme,
+            "server.address": host,
+            "server.port": port,
+            "hookwright.namespace": endpoint.namespace,
+            "hookwright.project": endpoint.project,
+            "hookwright.endpoint": endpoint.name,
+            "hookwright.delivery.id": delivery.id,
+            "hookwright.event.id": delivery.event_id,
+            "hookwright.event.type": delivery.event_type,
+            "hookwright.attempt": delivery.attempts + 1,
+        }
+        context = self._context.extract({"traceparent": traceparent})
+        span = self._tracer.start_span("attempt", context, self._api.SpanKind.CLIENT, attributes)
+        try:
+            yield span
+        except BaseException:
+            self._fail(span, "cut short")
+            raise
+        finally:
+            span.end()
+
+    def record_outcome(self, span: "Span", status_code: int, error: str) -> None:
+        """Record the HTTP status of an attempt, 0 without one, and its error in plain words, empty if it delivered."""
+        if status_code:
+            span.set_attribute("http.response.status_code", status_code)
+        if error:
+            self._fail(span, str(status_code or "no answer"), error)
+
+    def _fail(self, span: "Span", kind: str, words: str | None = None) -> None:
+        span.set_attribute("error.type", kind)
+        span.set_status(self._api.Status(self._api.StatusCode.ERROR, words))
 
 
-class Attempting:
-    """The span of one attempt; call `end` in every case.
-
-    Attributes:
-        traceparent: the receiver can continue the trace with it; None if the attempt is not sampled.
-    """
-
-    def __init__(self, span: "Span") -> None:
-        self._span = span
-        self.traceparent = _traceparent(span)
-
-    def end(self, outcome: TracedOutcome | None) -> None:
-        """End the span with the result of the attempt, or None if the attempt was aborted."""
-        if outcome is None:
-            _fail(self._span, "cut short")
-        else:
-            if outcome.status_code:
-                self._span.set_attribute("http.response.status_code", outcome.status_code)
-            if outcome.error:
-                _fail(self._span, str(outcome.status_code or "no answer"), outcome.error)
-        self._span.end()
+def record_acceptance(span: "Span", *, events: int, duplicates: int, deliveries: int) -> None:
+    """Record the result of a request with events."""
+    span.set_attributes(
+        {
+            "http.response.status_code": 202,
+            "hookwright.events": events,
+            "hookwright.duplicates": duplicates,
+            "hookwright.deliveries": deliveries,
+        }
+    )
 
 
 def exemplar_of(traceparent: str) -> dict[str, str]:
@@ -200,26 +161,14 @@ def exemplar_of(traceparent: str) -> dict[str, str]:
     return {"trace_id": traceparent[3:35]}
 
 
-def began() -> int:
-    """Return the present time in the unit of spans, nanoseconds since the epoch."""
-    return time.time_ns()
-
-
-def _fail(span: "Span", kind: str, words: str | None = None) -> None:
-    from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 - already loaded if there is a span
-
-    span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR, words))
-
-
-def _traceparent(span: "Span") -> str | None:
+def traceparent_of(span: "Span") -> str | None:
+    """Return the ``traceparent`` with which others continue a trace; None if it is not sampled."""
     context = span.get_span_context()
     if not context.trace_flags.sampled:
         return None
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-@lru_cache(maxsize=4096)
 def _server(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port of a URL; a span may have no other part of it."""
     try:

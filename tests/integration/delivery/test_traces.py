@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.services.events import AcceptResult, IncomingEvent
-from hookwright_operator.tracing import Traces, began
+from hookwright_operator.tracing import Traces, record_acceptance, traceparent_of
 from hookwright_runtime.problems import ProblemError
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -52,11 +53,11 @@ class Traced:
     async def post(self, headers: dict[str, str], *, body: bytes = b"{}") -> AcceptResult:
         """Accept one event as the intake does."""
         with self.traces.accepting(
-            headers, began_ns=began(), namespace="acme", project="billing", request_id="request-1"
+            headers, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="request-1"
         ) as span:
             event = IncomingEvent(None, "delivered", "m-1", body)
-            result = await self.engine.events.accept("acme", "billing", [event], trace=span.traceparent)
-            span.accepted(events=result.accepted, duplicates=result.duplicates, deliveries=result.deliveries)
+            result = await self.engine.events.accept("acme", "billing", [event], trace=traceparent_of(span))
+            record_acceptance(span, events=result.accepted, duplicates=result.duplicates, deliveries=result.deliveries)
         return result
 
 
@@ -210,7 +211,7 @@ async def test_a_request_that_is_refused_has_its_status_and_not_its_words(traces
     for error in (ProblemError(422, "said whsec_abc"), ZeroDivisionError("said whsec_abc")):
         with (
             pytest.raises(type(error)),
-            traces.accepting(SAMPLED, began_ns=began(), namespace="acme", project="billing", request_id="r"),
+            traces.accepting(SAMPLED, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="r"),
         ):
             raise error
     await until(lambda: len(collector.spans) == 2)
@@ -226,16 +227,16 @@ async def test_the_sdk_s_own_variables_hold(collector: Collector, monkeypatch: p
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20abc")
     traces = Traces.start(collector.url + "/")
-    with traces.accepting({}, began_ns=began(), namespace="acme", project="billing", request_id="r") as span:
-        assert span.traceparent
+    with traces.accepting({}, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="r") as span:
+        assert traceparent_of(span)
     await traces.stop()
     (sent,) = collector.spans
     assert (sent.resource["service.name"], sent.resource["deployment.environment.name"]) == ("webhooks", "test")
     assert collector.headers["authorization"] == "Bearer abc"
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     off = Traces.start(collector.url)
-    with off.accepting(SAMPLED, began_ns=began(), namespace="acme", project="billing", request_id="r") as none:
-        assert none.traceparent is None
+    with off.accepting(SAMPLED, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="r") as none:
+        assert traceparent_of(none) is None
     await off.stop()
     assert len(collector.spans) == 1
 

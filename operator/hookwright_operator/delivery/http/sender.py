@@ -39,7 +39,7 @@ from hookwright_operator.delivery.http.sent_request import SentRequest, fingerpr
 from hookwright_operator.delivery.http.signatures import signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed
-from hookwright_operator.tracing import Traces
+from hookwright_operator.tracing import Traces, traceparent_of
 
 log = structlog.get_logger(__name__)
 
@@ -131,13 +131,11 @@ class Sender:
         """
         if self._traces is None or delivery.trace is None:
             return await self._attempt(endpoint, delivery, now)
-        span, outcome = self._traces.attempting(endpoint, delivery, delivery.trace), None
-        traceparent = span.traceparent if self._traces_to_receivers else None
-        try:
+        with self._traces.attempting(endpoint, delivery, delivery.trace) as span:
+            traceparent = traceparent_of(span) if self._traces_to_receivers else None
             outcome = await self._attempt(endpoint, delivery, now, traceparent=traceparent)
-        finally:
-            span.end(outcome)
-        return outcome
+            self._traces.record_outcome(span, outcome.status_code, outcome.error)
+            return outcome
 
     async def _attempt(
         self,
