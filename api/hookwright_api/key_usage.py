@@ -10,8 +10,8 @@ import structlog
 from hookwright_api.rendering import timestamp
 from hookwright_api.view.table import Table
 from hookwright_api.view.table_records import KeyRecord
-from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
+from hookwright_crds.base import object_path
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 

@@ -10,6 +10,7 @@ import structlog
 
 from hookwright_api.auth.session_tokens import Session, milliseconds
 from hookwright_api.services import Services
+from hookwright_crds.base import secrets_path
 from hookwright_crds.sessions import ENDED_SESSIONS_NAME
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import ProblemError, unavailable
@@ -44,7 +45,7 @@ async def end_sessions(services: Services, session: Session) -> None:
 
 async def _write_end(services: Services, session: Session, failed: ProblemError) -> None:
     namespace, table = services.settings.users_namespace, services.view.ended_sessions
-    path = f"/api/v1/namespaces/{namespace}/secrets/{ENDED_SESSIONS_NAME}"
+    path = secrets_path(namespace, ENDED_SESSIONS_NAME)
     for _ in range(_ATTEMPTS):
         known = table.get(namespace, ENDED_SESSIONS_NAME)
         if known is None:

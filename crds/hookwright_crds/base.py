@@ -1,4 +1,4 @@
-"""Pure: the common parts of all models: field naming, metadata, durations, timestamps."""
+"""Pure: the common parts of all models: field naming, metadata, paths, durations, timestamps."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -6,6 +6,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
+
+from hookwright_crds import API_VERSION
 
 DURATION_PATTERN: Final = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$"
 """Five digits a unit: enough for every use, and few enough that no number of seconds overflows."""
@@ -50,6 +52,18 @@ class ServerModel(Model):
     """A model of fields that the API server sets; fields that are not declared here are ignored."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def object_path(plural: str, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+    """Return the path of a custom resource, or of their list in one namespace or in all."""
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return "/".join(filter(None, (f"/apis/{API_VERSION}{within}/{plural}", name, subresource)))
+
+
+def secrets_path(namespace: str | None = None, name: str = "") -> str:
+    """Return the path of a Secret, or of their list in one namespace or in all."""
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return "/".join(filter(None, (f"/api/v1{within}/secrets", name)))
 
 
 def at_most(number: int) -> BeforeValidator:

@@ -4,6 +4,7 @@ A tenant can give an object 256 KiB of annotations, any number of labels and fin
 Hookwright keeps the metadata that it reads, and the fields of a Secret that it writes.
 """
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -43,6 +44,19 @@ def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
     if "data" in body:
         kept["data"] = _fields(body["data"] or {})
     return kept
+
+
+def secret_fields(body: Mapping[str, Any]) -> dict[str, str]:
+    """Return a Secret's content as text; binary fields are empty."""
+    return {name: decode_field(written) for name, written in (body.get("data") or {}).items()}
+
+
+def decode_field(written: str) -> str:
+    """Return the text of a Secret's field, empty if it is binary."""
+    try:
+        return base64.b64decode(written, validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _metadata(written: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,11 +29,10 @@ from hookwright_operator.leader import gauges
 from hookwright_operator.leader.election import Election, Leadership, LeaseTimes
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.leader.leader import Leader
-from hookwright_operator.leader.session_keys import Rotation, SessionKeys
+from hookwright_operator.leader.session_keys import SessionKeys
 from hookwright_operator.reconcile.applier import Applier
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.reconciler import Reconciler
-from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
 from hookwright_operator.services import IntakeServices
@@ -50,11 +49,11 @@ from hookwright_operator.store.store import Store
 from hookwright_operator.store_probe import StoreProbe
 from hookwright_operator.supervisor import Supervisor
 from hookwright_operator.tracing import Traces
-from hookwright_operator.watch.cache import MODELS, Cache
+from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.freshness import WatchFreshness
 from hookwright_operator.watch.kopf_informer import watch_cluster
-from hookwright_operator.watch.kubernetes_paths import plural
+from hookwright_operator.watch.objects import MODELS, plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.bounds import LOOKUPS, TESTS
@@ -70,6 +69,7 @@ log = structlog.get_logger(__name__)
 
 _SYNC_PAUSE: Final = 0.1
 _HOUR_MS: Final = 3_600_000
+_DAY_SECONDS: Final = 86_400
 API_SERVER: Final = 50
 """Connections to the API server for reviews, and as many for all other requests."""
 _PROCESS: Final = 60
@@ -112,6 +112,12 @@ class Operator:
         self._intake: IntakeApp | None = None
         self._reviews: KubernetesClient | None = None
         self._loops, self._registry, self._queue = Supervisor(), Registry(), WorkQueue()
+        self._guard = Guard(
+            allowed=settings.allowed_networks,
+            denied=settings.denied_networks,
+            allowed_hosts=settings.allowed_hosts,
+            denied_hosts=settings.denied_hosts,
+        )
         # On SQLite this is the only replica, so it leads without an election.
         self._leadership = Leadership(LeaseTimes(settings.leader_lease)) if store.shared else Leadership.without_end()
         self._writing = kube.within(self._leadership) if store.shared else kube
@@ -131,7 +137,14 @@ class Operator:
         settings, store = self._settings, self._store
         store.statistics.registry = self._registry
         self._traces = Traces.start(settings.traces) if settings.traces else None
-        self._sender = _sender(settings, self._traces)
+        self._sender = Sender(
+            self._guard,
+            user_agent=f"Hookwright/{version('hookwright')}",
+            allow_http=settings.allow_http,
+            traces=self._traces,
+            traces_to_receivers=settings.traces_to_receivers,
+            idle=_idle_connections(settings),
+        )
         self._store_probe = StoreProbe(store.ping)
         self._unpublished = UnpublishedHealth(self._queue, utc_now)
         self._status_reporter = StatusReporter(
@@ -163,17 +176,14 @@ class Operator:
 
     def _create_reconciler(self) -> None:
         settings, store, cache = self._settings, self._store, self._changes.cache
-        digests = KeyDigests(store.transactions)
-        grace = timedelta(seconds=settings.finalizer_grace)
         observer = ResourceObserver(
             self._writing,
             cache,
-            digests,
+            KeyDigests(store.transactions),
             self._registry,
-            _guard(settings),
-            ReferencedSecrets(self._writing, utc_now),
+            self._guard,
             settings.allow_http,
-            grace,
+            timedelta(seconds=settings.finalizer_grace),
             settings.max_timeout,
         )
         applier = Applier(
@@ -196,17 +206,32 @@ class Operator:
             self._kube, self._store, self._registry, self._changes, self._status_reporter, now_ms,
             int(settings.orphan_grace * _HOUR_MS), served,
         )  # fmt: skip
-        retention = {"retain_delivered": settings.retain_delivered, "retain_failed": settings.retain_failed}
+        session_keys = SessionKeys(
+            self._writing, self._changes, settings.users_namespace,
+            settings.session_key_rotation * _DAY_SECONDS, settings.session_key_overlap * _DAY_SECONDS, time.time,
+        )  # fmt: skip
+        prune = partial(
+            self._housekeeping.prune, retain_delivered=settings.retain_delivered, retain_failed=settings.retain_failed
+        )
         loops: dict[str, Callable[[], Awaitable[None]]] = {
-            "sessions": _session_keys(settings, self._writing, self._changes).run,
-            "retention": partial(self._housekeeping.prune, **retention),
+            "sessions": session_keys.run,
+            "retention": prune,
             "gauges": self._housekeeping.measure,
         }
         if self._store.shared:
             loops["takeover"] = self._housekeeping.repair
         if not served:
             loops["orphans"] = self._housekeeping.watch_orphans
-        election = _election(settings, self._kube, self._leadership) if self._store.shared else None
+        election = None
+        if self._store.shared and "reconcile" in settings.roles:
+            identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"
+            election = Election(
+                self._kube,
+                self._leadership,
+                namespace=settings.namespace,
+                identity=identity,
+                name=settings.instance,
+            )
         self._leader = Leader(self._leadership, election, self._loops, loops, self._changes, self._status_reporter)
 
     # ---- start and stop
@@ -340,35 +365,3 @@ class Operator:
     def _not_ready(self) -> str | None:
         """Return the reason of /readyz; the intake itself still tries the store, and reports each failure."""
         return self._unready() or self._store_probe.away()
-
-
-def _guard(settings: OperatorSettings) -> Guard:
-    return Guard(
-        allowed=settings.allowed_networks,
-        denied=settings.denied_networks,
-        allowed_hosts=settings.allowed_hosts,
-        denied_hosts=settings.denied_hosts,
-    )
-
-
-def _sender(settings: OperatorSettings, traces: Traces | None) -> Sender:
-    return Sender(
-        _guard(settings),
-        user_agent=f"Hookwright/{version('hookwright')}",
-        allow_http=settings.allow_http,
-        traces=traces,
-        traces_to_receivers=settings.traces_to_receivers,
-        idle=_idle_connections(settings),
-    )
-
-
-def _session_keys(settings: OperatorSettings, kube: KubernetesClient, changes: Changes) -> SessionKeys:
-    rotation = Rotation(settings.session_key_rotation * 86_400, settings.session_key_overlap * 86_400)
-    return SessionKeys(kube, changes, settings.users_namespace, rotation, time.time)
-
-
-def _election(settings: OperatorSettings, kube: KubernetesClient, leadership: Leadership) -> Election | None:
-    if "reconcile" not in settings.roles:
-        return None
-    identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"
-    return Election(kube, leadership, namespace=settings.namespace, identity=identity, name=settings.instance)

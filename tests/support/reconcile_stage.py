@@ -15,7 +15,6 @@ from hookwright_operator.reconcile.applier import Applier
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.reconcile.reconciler import Reconciler
-from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
 from hookwright_operator.store.key_digests import KeyDigests
@@ -151,7 +150,6 @@ class Stage:
             self.digests,
             self.registry,
             Guard(),
-            ReferencedSecrets(self.server, self.clock),
             allow_http=False,
             finalizer_grace=timedelta(seconds=30),
             max_timeout=30,

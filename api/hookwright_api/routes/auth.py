@@ -17,6 +17,7 @@ from hookwright_api.rendering import timestamp
 from hookwright_api.services import Services, services_of
 from hookwright_api.session_ends import end_sessions
 from hookwright_api.view.table_records import UserRecord
+from hookwright_crds.base import secrets_path
 from hookwright_crds.documents.login_bodies import LoginAnswer, LoginRequest, MeAnswer, PasswordRequest
 from hookwright_crds.permissions import ANY_USER, OPEN
 from hookwright_crds.users import PASSWORD_HASH_FIELD
@@ -130,7 +131,7 @@ async def _write_hash(services: Services, user: UserRecord, hashed: str) -> User
     identity = user.identity
     patch = {"metadata": {"resourceVersion": str(identity.version)}, "stringData": {PASSWORD_HASH_FIELD: hashed}}
     try:
-        written = await services.kube.merge(f"/api/v1/namespaces/{identity.namespace}/secrets/{identity.name}", patch)
+        written = await services.kube.merge(secrets_path(identity.namespace, identity.name), patch)
     except KubeError as error:
         raise from_kube(error, "the user") from None
     services.view.users.put(written)

@@ -24,9 +24,8 @@ from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import KeyRecord
-from hookwright_api.view.view import object_path
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API
+from hookwright_crds.base import MADE_BY_API, object_path
 from hookwright_crds.documents.key_bodies import KeyRequest, KeysAnswer, NewKeyAnswer
 from hookwright_crds.keys import KEY_ID_LENGTH, KeyScope, MintedKey, mint
 from hookwright_crds.permissions import ADMINISTER, ANY_USER

@@ -16,9 +16,9 @@ from hookwright_api.rendering import timestamp
 from hookwright_api.routes.scoping import project_named
 from hookwright_api.services import services_of
 from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord
-from hookwright_api.view.view import View, object_path
+from hookwright_api.view.view import View
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API
+from hookwright_crds.base import MADE_BY_API, object_path
 from hookwright_crds.documents.project_bodies import (
     DeletedProjectAnswer,
     ProjectDetailAnswer,

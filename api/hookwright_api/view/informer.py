@@ -8,11 +8,12 @@ that were deleted in the gap.
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from hookwright_api.metrics import VIEW_LISTS
+from hookwright_api.view.table import Table
 from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -24,19 +25,6 @@ Object = Mapping[str, Any]
 _WATCH_SECONDS: Final = (240, 300)
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
-
-
-class Sink(Protocol):
-    """The target of an informer."""
-
-    def put(self, written: Object, /) -> object:
-        """Store an object's state."""
-
-    def remove(self, written: Object, /) -> None:
-        """Remove an object."""
-
-    def replace(self, listed: list[Object], version: int, *, namespace: str | None) -> None:
-        """Replace the content by a whole list."""
 
 
 class ExpiredError(Exception):
@@ -51,7 +39,7 @@ class Informer:
         kube: KubernetesClient,
         name: str,
         path: str,
-        sink: Sink,
+        table: Table[Any],
         *,
         params: Mapping[str, str] | None = None,
         namespace: str | None = None,
@@ -62,7 +50,7 @@ class Informer:
         Args:
             kube: the client of the API server.
             path: the path to list and watch.
-            sink: the target of the objects.
+            table: the target of the objects.
             name: the resource, for metrics and the log.
             params: selectors.
             namespace: the namespace of the path, None for all.
@@ -72,7 +60,7 @@ class Informer:
         self.synced = asyncio.Event()
         self._kube = kube
         self._path = path
-        self._sink = sink
+        self._table = table
         self._params = dict(params or {})
         self._namespace = namespace
         self._choose = choose
@@ -123,7 +111,7 @@ class Informer:
             listed += page["items"]
             version = str(page["metadata"].get("resourceVersion", ""))
         self._version = version
-        self._sink.replace(listed, int(version or 0), namespace=self._namespace)
+        self._table.replace(listed, int(version or 0), namespace=self._namespace)
         self._alive()
         VIEW_LISTS.labels(self.name).inc()
         self.synced.set()
@@ -148,8 +136,8 @@ class Informer:
                     raise ExpiredError
                 raise KubeError(f"WATCH {self._path}: {written.get('message')}", status=int(written.get("code") or 0))
             if kind in ("ADDED", "MODIFIED"):
-                self._sink.put(trimmed_with_labels(written))
+                self._table.put(trimmed_with_labels(written))
             elif kind == "DELETED":
-                self._sink.remove(written)
+                self._table.remove(written)
             self._version = written["metadata"]["resourceVersion"]
             self._alive()

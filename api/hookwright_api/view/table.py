@@ -6,9 +6,9 @@ writes, the newer state wins from either source, and a deleted object stays dele
 
 import asyncio
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
@@ -83,12 +83,12 @@ class Table(Generic[R]):
         self._read = read
         self._indices = dict(indices or {})
         self._records: dict[Key, R] = {}
-        self._indexed: dict[str, dict[Hashable, dict[Key, R]]] = {name: {} for name in self._indices}
-        # Lists in order, until an object with the value changes: with 10,000 objects a sort takes 8 ms.
-        self._ordered: dict[tuple[str, Hashable], list[R]] = {}
+        # The records of each value, the oldest first.
+        self._indexed: dict[tuple[str, Hashable], list[R]] = {}
         # The uids of objects that this process has deleted, the oldest deletion first.
         self._gone: dict[str, None] = {}
-        self._waiting: dict[Key, set[asyncio.Future[None]]] = {}
+        # Set at the next change, and then replaced.
+        self._change = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -100,14 +100,7 @@ class Table(Generic[R]):
 
     def find(self, index: str, value: Hashable) -> list[R]:
         """Return the objects that an index has under a value, oldest first."""
-        found = self._indexed[index].get(value)
-        if not found:
-            return []
-        ordered = self._ordered.get((index, value))
-        if ordered is None:
-            ordered = sorted(found.values(), key=lambda record: (record.identity.created, record.identity.name))
-            self._ordered[index, value] = ordered
-        return ordered.copy()
+        return self._indexed.get((index, value), []).copy()
 
     def put(self, written: Object) -> R | None:
         """Store an object's state unless a newer one is known; return the current state."""
@@ -166,21 +159,8 @@ class Table(Generic[R]):
         """
         async with asyncio.timeout(seconds):
             while not until(record := self.get(namespace, name)):
-                with self._notified((namespace, name)) as change:
-                    await change
+                await self._change.wait()
         return record
-
-    @contextmanager
-    def _notified(self, key: Key) -> Iterator[asyncio.Future[None]]:
-        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, set()).add(change)
-        try:
-            yield change
-        finally:
-            waiting = self._waiting[key]
-            waiting.discard(change)
-            if not waiting:
-                del self._waiting[key]
 
     def _record(self, written: Object) -> R | None:
         try:
@@ -200,24 +180,25 @@ class Table(Generic[R]):
     def _set(self, key: Key, record: R | None) -> None:
         known = self._records.pop(key, None)
         if known is not None and not known.identity.deleting:
-            self._unindex(key, known)
+            self._unindex(known)
         if record is not None:
             self._records[key] = record
             if not record.identity.deleting:
-                for name, value in self._index_values(record):
-                    self._indexed[name].setdefault(value, {})[key] = record
-                    self._ordered.pop((name, value), None)
-        for change in self._waiting.get(key, ()):
-            if not change.done():
-                change.set_result(None)
+                for place in self._index_values(record):
+                    insort(self._indexed.setdefault(place, []), record, key=_age_order)
+        self._change.set()
+        self._change = asyncio.Event()
 
-    def _unindex(self, key: Key, record: R) -> None:
-        for name, value in self._index_values(record):
-            index = self._indexed[name]
-            index[value].pop(key, None)
-            self._ordered.pop((name, value), None)
-            if not index[value]:
-                del index[value]
+    def _unindex(self, record: R) -> None:
+        for place in self._index_values(record):
+            records = self._indexed[place]
+            del records[bisect_left(records, _age_order(record), key=_age_order)]
+            if not records:
+                del self._indexed[place]
 
     def _index_values(self, record: R) -> list[tuple[str, Hashable]]:
         return [(name, value) for name, values_of in self._indices.items() for value in values_of(record)]
+
+
+def _age_order(record: Record) -> tuple[datetime, str, str]:
+    return record.identity.created, record.identity.name, record.identity.namespace

@@ -1,7 +1,5 @@
 """Pure: the kept fields of each object, frozen, and their parsing from the API server's JSON."""
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from hookwright_crds.keys import KeyScope
 from hookwright_crds.reading import read
 from hookwright_crds.resources import ApiKey, DeliveryLogSettings, PreviousKey, Project, WebhookEndpoint
 from hookwright_crds.sessions import SessionKey, parse_session_end, parse_session_keys
+from hookwright_crds.trimming import secret_fields
 from hookwright_crds.users import (
     EMAIL_FIELD,
     ORGANIZATION_FIELD,
@@ -208,7 +207,7 @@ class UserRecord:
             email=normal_email(fields[EMAIL_FIELD]),
             organization=fields[ORGANIZATION_FIELD],
             password_hash=fields[PASSWORD_HASH_FIELD].strip(),
-            role=role_in(written),
+            role=role_of(fields.get(ROLE_FIELD)),
         )
 
     @property
@@ -239,29 +238,6 @@ class EndedSessionsRecord:
 
     @classmethod
     def of(cls, written: Object) -> "EndedSessionsRecord":
-        """Read the Secret; a binary field counts as unreadable."""
-        texts = secret_fields(written)
-        ends = {name: parse_session_end(texts.get(name, "")) for name in written.get("data") or {}}
+        """Read the Secret."""
+        ends = {name: parse_session_end(text) for name, text in secret_fields(written).items()}
         return cls(Identity.of(written), ends)
-
-
-def role_in(written: Object) -> UserRole:
-    """Return the role of a user's Secret.
-
-    Raises:
-        UnknownRoleError: the role is not known.
-    """
-    # A binary role must not count as absent, because a user without a role is an admin.
-    absent = "" if ROLE_FIELD in (written.get("data") or {}) else None
-    return role_of(secret_fields(written).get(ROLE_FIELD, absent))
-
-
-def secret_fields(written: Object) -> dict[str, str]:
-    """Return a Secret's content as text; binary fields are omitted."""
-    fields = {}
-    for name, encoded in (written.get("data") or {}).items():
-        try:
-            fields[name] = base64.b64decode(encoded).decode()
-        except (binascii.Error, ValueError):
-            continue
-    return fields

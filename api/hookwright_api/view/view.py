@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Final, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
 from hookwright_api.metrics import VIEW_AGE
-from hookwright_api.view.informer import Informer, Sink
+from hookwright_api.view.informer import Informer
 from hookwright_api.view.table import Record, Table
 from hookwright_api.view.table_records import (
     EndedSessionsRecord,
@@ -17,21 +17,14 @@ from hookwright_api.view.table_records import (
     SessionKeysRecord,
     UserRecord,
 )
-from hookwright_crds import API_VERSION
+from hookwright_crds.base import object_path, secrets_path
 from hookwright_crds.sessions import ENDED_SESSIONS_NAME, SESSION_KEYS_NAME, SessionKey
 from hookwright_crds.users import USER_TYPE
 from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
 
-_GROUP: Final = f"/apis/{API_VERSION}"
-
 R = TypeVar("R", bound=Record)
-
-
-def object_path(plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
-    """Return the path of a custom resource at the API server, or of the collection if there is no name."""
-    return "/".join(filter(None, (f"{_GROUP}/namespaces/{namespace}/{plural}", name, subresource)))
 
 
 class View:
@@ -104,7 +97,7 @@ class View:
             watched: the organizations' namespaces, none for all.
         """
         self._users_namespace = users_namespace
-        secrets = f"/api/v1/namespaces/{users_namespace}/secrets"
+        secrets = secrets_path(users_namespace)
         users, keys = f"type={USER_TYPE}", f"metadata.name={SESSION_KEYS_NAME}"
         ended = f"metadata.name={ENDED_SESSIONS_NAME}"
         self._reflectors = [
@@ -127,8 +120,6 @@ class View:
         return lambda: max(reflector.age(now()) for reflector in self._reflectors if reflector.name == name)
 
 
-def _resource(kube: KubernetesClient, plural: str, table: Sink, watched: tuple[str, ...]) -> Iterator[Informer]:
-    if not watched:
-        yield Informer(kube, plural, f"{_GROUP}/{plural}", table)
-    for namespace in watched:
+def _resource(kube: KubernetesClient, plural: str, table: Table[Any], watched: tuple[str, ...]) -> Iterator[Informer]:
+    for namespace in watched or (None,):
         yield Informer(kube, plural, object_path(plural, namespace), table, namespace=namespace)

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from hookwright_api.http.responses import from_kube
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
-from hookwright_api.view.view import object_path
 from hookwright_api.webhook_operations.webhook_document import (
     check_etag,
     document_of,
@@ -18,7 +17,7 @@ from hookwright_api.webhook_operations.webhook_document import (
     refuse_header_moves,
     spec_of,
 )
-from hookwright_crds.base import ObjectMeta
+from hookwright_crds.base import ObjectMeta, object_path
 from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_crds.reading import read
 from hookwright_crds.resources import WebhookEndpoint

@@ -27,10 +27,9 @@ from hookwright_api.idempotency import (
 from hookwright_api.operator_client import OperatorClient
 from hookwright_api.services import Services
 from hookwright_api.view.table_records import EndpointRecord, Identity
-from hookwright_api.view.view import object_path
 from hookwright_api.webhook_operations.webhook_document import spec_of
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API
+from hookwright_crds.base import MADE_BY_API, object_path
 from hookwright_crds.conditions import find
 from hookwright_crds.documents.webhook_bodies import SigningSecret, WebhookRequest
 from hookwright_runtime.errors import KubeError, KubeUnavailable

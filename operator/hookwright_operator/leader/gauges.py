@@ -18,8 +18,8 @@ from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
-from hookwright_operator.watch.cache import MODELS, Cache
-from hookwright_operator.watch.objects import Key
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.objects import MODELS, Key
 
 _AT_ONCE: Final = 500
 """Endpoints whose counters one transaction reads."""
@@ -51,9 +51,12 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
         dues |= await store.next_due(uids)
     states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
     metrics.PENDING.set(pending)
-    metrics.OLDEST_PENDING.set(_age(_sendable(dues, registry, pulled=False), now_ms))
-    metrics.OLDEST_PULLED.set(_age(_sendable(dues, registry, pulled=True), now_ms))
-    metrics.OLDEST_LATE.set(_age(_late(dues, registry, states), now_ms))
+    due = [(endpoint, dues[endpoint.uid]) for endpoint in registry if endpoint.sendable and endpoint.uid in dues]
+    pushed = [(endpoint, due_ms) for endpoint, due_ms in due if not endpoint.pulled]
+    metrics.OLDEST_PENDING.set(_age((due_ms for _, due_ms in pushed), now_ms))
+    metrics.OLDEST_PULLED.set(_age((due_ms for endpoint, due_ms in due if endpoint.pulled), now_ms))
+    late = (due_ms for endpoint, due_ms in pushed if endpoint.per_minute is None and states[endpoint.uid] == "active")
+    metrics.OLDEST_LATE.set(_age(late, now_ms))
     numbers = Counter(states.values())
     for state in metrics.STATES:
         metrics.ENDPOINTS.labels(state).set(numbers[state])
@@ -114,22 +117,6 @@ def state_of(endpoint: Endpoint, cache: Cache) -> str:
     resource = _resource(endpoint, cache)
     reachable = find(resource.status.conditions, "Reachable") if resource is not None else None
     return "unreachable" if reachable is not None and reachable.status == "False" else "active"
-
-
-def _sendable(dues: dict[str, int], registry: Registry, *, pulled: bool) -> Iterator[int]:
-    for uid, due_ms in dues.items():
-        endpoint = registry.get(uid)
-        if endpoint is not None and endpoint.sendable and endpoint.pulled is pulled:
-            yield due_ms
-
-
-def _late(dues: dict[str, int], registry: Registry, states: dict[str, str]) -> Iterator[int]:
-    for uid, due_ms in dues.items():
-        endpoint = registry.get(uid)
-        if endpoint is None or endpoint.pulled or endpoint.per_minute is not None:
-            continue
-        if states.get(uid) == "active" and endpoint.sendable:
-            yield due_ms
 
 
 def _age(dues: Iterator[int], now_ms: int) -> float:

@@ -5,26 +5,24 @@ The Secret of ended sessions is created here too, because the API may patch this
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from hookwright_crds.base import MANAGED_BY
+from hookwright_crds.base import MANAGED_BY, secrets_path
 from hookwright_crds.sessions import (
     ENDED_SESSIONS_NAME,
     ENDED_SESSIONS_TYPE,
     SESSION_KEY_LENGTH,
     SESSION_KEYS_NAME,
     SESSION_KEYS_TYPE,
-    SessionKey,
     format_session_key,
     parse_session_keys,
     session_key_field,
 )
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.kubernetes_paths import secrets_path
 from hookwright_operator.watch.objects import MANAGER
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -37,37 +35,19 @@ _PAUSE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
-    """The rotation times of keys, in seconds.
+class SessionKeys:
+    """The Secret of the session keys, kept up to date.
 
     Attributes:
-        every: the age at which the newest key gets a successor.
-        keep: how long a replaced key still verifies; at least as long as a session lasts.
+        rotate_after: seconds until the newest key gets a successor.
+        keep: seconds for which a replaced key still verifies; at least as long as a session lasts.
     """
-
-    every: float
-    keep: float
-
-
-def wants_new(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> bool:
-    """Return whether a new key is needed: there is none, or the newest has reached its age limit."""
-    return not keys or now - keys[0].made_at >= rotation.every
-
-
-def outlived(keys: Sequence[SessionKey], rotation: Rotation, now: float) -> tuple[str, ...]:
-    """Return the names of the ``keys`` (newest first) that no valid token can use any more."""
-    successors = zip(keys[1:], keys, strict=False)
-    return tuple(key.kid for key, successor in successors if now - successor.made_at >= rotation.keep)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionKeys:
-    """The Secret of the session keys, kept up to date."""
 
     kube: KubernetesClient
     changes: Changes
     namespace: str
-    rotation: Rotation
+    rotate_after: float
+    keep: float
     clock: Callable[[], float]
 
     async def run(self) -> None:
@@ -94,12 +74,16 @@ class SessionKeys:
         known = self.changes.cache.secret_at(self.namespace, SESSION_KEYS_NAME)
         keys = parse_session_keys(known.fields) if known else ()
         made: dict[str, str | None] = {}
-        if wants_new(keys, self.rotation, now):
+        if not keys or now - keys[0].made_at >= self.rotate_after:
             made[session_key_field(int(now))] = format_session_key(secrets.token_bytes(SESSION_KEY_LENGTH))
         if known is None:
             await self._create(SESSION_KEYS_NAME, SESSION_KEYS_TYPE, made)
             return
-        drop: dict[str, str | None] = dict.fromkeys(outlived(keys, self.rotation, now))
+        # The keys are sorted, the newest first.
+        replaced = zip(keys[1:], keys, strict=False)
+        drop: dict[str, str | None] = {
+            key.kid: None for key, successor in replaced if now - successor.made_at >= self.keep
+        }
         if made or drop:
             path = secrets_path(self.namespace, SESSION_KEYS_NAME)
             self.changes.cache.see_secret(await self.kube.merge(path, {"stringData": made, "data": drop}))

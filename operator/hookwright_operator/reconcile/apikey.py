@@ -23,21 +23,21 @@ from hookwright_operator.reconcile.key_rotation import (
     still_valid,
 )
 from hookwright_operator.reconcile.plan import (
+    REFUSED_SENTENCE,
     WRITE_REFUSED,
     Action,
     ApplyMetadata,
-    ApplyStatus,
     CreateSecret,
     DeleteSecret,
-    EmitEvent,
     Plan,
-    RestoreSecret,
     UpdateSecret,
-    warnings,
+    event_of,
+    owned_secret,
+    plan_restoration,
+    plan_status,
 )
 from hookwright_operator.reconcile.signing_secret import RECHECK
-from hookwright_operator.watch.cache import key_of
-from hookwright_operator.watch.objects import Parent, Secret, ours, owner_reference, project_references
+from hookwright_operator.watch.objects import Parent, Secret, key_of, project_references
 
 KEY_FIELD: Final = "key"
 KEY_ID_ANNOTATION: Final = "hookwright.dev/key-id"
@@ -101,7 +101,7 @@ class _Outcome:
 
 def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Mint) -> Plan:
     """Plan the owner, the handover, the rotation and the digests in the status; ``mint`` creates a new key."""
-    key = observed.key
+    key, project = observed.key, observed.project
     if key.metadata.deletion_timestamp is not None:
         return Plan()
     if observed.unsupported.faults:
@@ -110,34 +110,20 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Mint) -> Plan:
     if observed.duplicate:
         return Plan(tuple(_plan_duplicate(observed, now)))
     if observed.refused_write:
-        sentence = f"The API server refuses a write of the operator, which tries again: {observed.refused_write}"
-        outcome = replace(_as_it_was(key, now), fault=(WRITE_REFUSED, sentence))
+        outcome = replace(_as_it_was(key, now), fault=(WRITE_REFUSED, REFUSED_SENTENCE + observed.refused_write))
         return Plan(tuple(_plan_status(observed, outcome, now)))
-    if observed.project is None:
-        return _plan_orphan(observed, now)
     outcome = _declared(key) if key.spec.digest else _plan_handover(observed, now, mint)
-    outcome = _with_expiry(key, outcome, now)
-    kept = _plan_metadata(key, observed.project, outcome)
-    return Plan(
-        (*outcome.actions, *kept, *outcome.removal, *_plan_status(observed, outcome, now)), again_at=outcome.again_at
-    )
-
-
-def _plan_orphan(observed: ObservedApiKey, now: datetime) -> Plan:
-    """Report that the Project is missing; a handover Secret is removed at its time nevertheless."""
-    key, secret = observed.key, observed.secret
-    sentence = (
-        f"Project {key.spec.project_ref.name!r} does not exist in namespace {key.metadata.namespace!r}; "
-        "create it; then this key becomes ready automatically. It gives access to nothing until then."
-    )
-    outcome = _as_it_was(key, now)
-    if outcome.identity is not None and secret is not None and not secret.foreign:
-        outcome = _plan_known(key, outcome.identity, secret, now)
-    elif outcome.identity is not None and key.spec.digest is None:
-        outcome = _plan_removed(key, outcome.identity, now)
-    outcome = replace(outcome, fault=(_PROJECT_NOT_FOUND, sentence))
+    if project is None:
+        sentence = (
+            f"Project {key.spec.project_ref.name!r} does not exist in namespace {key.metadata.namespace!r}; "
+            "create it; then this key becomes ready automatically. It gives access to nothing until then."
+        )
+        outcome = replace(outcome, fault=(_PROJECT_NOT_FOUND, sentence))
+    else:
+        outcome = _with_expiry(key, outcome, now)
+    kept = _plan_metadata(key, project, outcome) if project is not None else []
     status = _plan_status(observed, outcome, now)
-    return Plan((*outcome.actions, *outcome.removal, *status), again_at=outcome.again_at)
+    return Plan((*outcome.actions, *kept, *outcome.removal, *status), again_at=outcome.again_at)
 
 
 def identity_of(key: ApiKey, secret: Secret | None) -> KeyIdentity | None:
@@ -193,11 +179,11 @@ def _handed_over(secret: Secret | None) -> KeyIdentity | None:
 
 
 def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Mint) -> _Outcome:
-    key, secret = observed.key, observed.secret
+    key, secret, is_orphan = observed.key, observed.secret, observed.project is None
     identity = identity_of(key, secret)
     if identity is None:
-        return _plan_new(observed, now, mint)
-    if key.spec.rotation > rotation_of(key, secret) and not _expired(key, now):
+        return _as_it_was(key, now) if is_orphan else _plan_new(observed, now, mint)
+    if key.spec.rotation > rotation_of(key, secret) and not _expired(key, now) and not is_orphan:
         return _plan_rotation(observed, identity, now, mint)
     if secret is None or secret.foreign:
         return _plan_removed(key, identity, now)
@@ -220,15 +206,11 @@ def _plan_rotation(observed: ObservedApiKey, identity: KeyIdentity, now: datetim
         annotations = {**secret.annotations, **made.annotations}
         made = replace(secret, fields={**secret.fields, **made.fields}, annotations=annotations)
     remove_at = _remove_at(key, made, now)
-    event = EmitEvent(
-        key_of("ApiKey", key.metadata),
-        key.metadata.uid,
-        "Normal",
-        "KeyRotated",
+    message = (
         f"A new key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}; the previous one "
-        f"also opens the project for {key.spec.overlap}.",
-        always=True,
+        f"also opens the project for {key.spec.overlap}."
     )
+    event = event_of(key, "Normal", "KeyRotated", message, always=True)
     return _Outcome(
         KeyIdentity(minted.key_id, minted.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
@@ -248,7 +230,7 @@ def _plan_known(key: ApiKey, identity: KeyIdentity, secret: Secret, now: datetim
         outcome = _Outcome(identity, status, removal=(removal,))
     else:
         status = HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at)
-        outcome = _Outcome(identity, status, actions=_plan_restoration(key, secret), again_at=remove_at)
+        outcome = _Outcome(identity, status, actions=tuple(plan_restoration(key, secret)[1]), again_at=remove_at)
     return replace(outcome, rotation=rotation_of(key, secret), previous=still_valid(key, now))
 
 
@@ -263,13 +245,8 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Mint) -> _Outcome:
     minted = mint(None)
     made = _handover_secret(key, minted, now)
     remove_at = _remove_at(key, made, now)
-    event = EmitEvent(
-        key_of("ApiKey", key.metadata),
-        key.metadata.uid,
-        "Normal",
-        "KeyHandedOver",
-        f"The key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}.",
-    )
+    message = f"The key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}."
+    event = event_of(key, "Normal", "KeyHandedOver", message)
     return _Outcome(
         KeyIdentity(minted.key_id, minted.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
@@ -291,15 +268,8 @@ def _handover_secret(key: ApiKey, minted: MintedKey, now: datetime) -> Secret:
     handover = key.spec.handover
     assert handover is not None, "the schema lets exactly one of handover and digest be set"
     remove_at = now + parse_duration(handover.ttl)
-    return Secret(
-        namespace=key.metadata.namespace,
-        name=handover.secret_name,
-        fields={KEY_FIELD: minted.plaintext},
-        owner_uid=key.metadata.uid,
-        owner_references=(owner_reference("ApiKey", key.metadata, controller=True),),
-        labels=ours(key.metadata.uid),
-        annotations={REMOVE_AT_ANNOTATION: format_timestamp(remove_at), **rotation_annotations(key, now)},
-    )
+    annotations = {REMOVE_AT_ANNOTATION: format_timestamp(remove_at), **rotation_annotations(key, now)}
+    return owned_secret(key, handover.secret_name, {KEY_FIELD: minted.plaintext}, annotations)
 
 
 def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome:
@@ -307,14 +277,11 @@ def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome
     before = key.status.handover
     remove_at = before.remove_at if before else None
     early = before is not None and before.state is HandoverState.DELIVERED and (remove_at is None or now < remove_at)
-    event = EmitEvent(
-        key_of("ApiKey", key.metadata),
-        key.metadata.uid,
-        "Warning",
-        "HandoverSecretGone",
+    message = (
         "The handover Secret was deleted before its time. The key stays valid, but it cannot be handed over again: "
-        "if no client has the key, raise spec.rotation.",
+        "if no client has the key, raise spec.rotation."
     )
+    event = event_of(key, "Warning", "HandoverSecretGone", message)
     status = HandoverStatus(state=HandoverState.REMOVED, remove_at=remove_at)
     actions = (event,) if early else ()
     return replace(_as_it_was(key, now), identity=identity, handover=status, actions=actions)
@@ -328,14 +295,6 @@ def _remove_at(key: ApiKey, secret: Secret, now: datetime) -> datetime:
         known = key.status.handover.remove_at if key.status.handover else None
         ttl = key.spec.handover.ttl if key.spec.handover else "1h"
         return known or (key.metadata.creation_timestamp or now) + parse_duration(ttl)
-
-
-def _plan_restoration(key: ApiKey, secret: Secret) -> tuple[Action, ...]:
-    meta = key.metadata
-    if secret.owned_by(meta.uid) and ours(meta.uid).items() <= secret.labels.items():
-        return ()
-    owner = owner_reference("ApiKey", meta, controller=True)
-    return (RestoreSecret(replace(secret, owner_references=(owner,), labels=ours(meta.uid), owner_uid=meta.uid)),)
 
 
 def _expired(key: ApiKey, now: datetime) -> bool:
@@ -364,12 +323,11 @@ def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Acti
     if references is None and kept.items() <= meta.annotations.items():
         return []
     references = references if references is not None else meta.owner_references
-    return [ApplyMetadata(key_of("ApiKey", meta), meta.uid, owner_references=references, annotations=kept)]
+    return [ApplyMetadata(key_of(key), meta.uid, owner_references=references, annotations=kept)]
 
 
 def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
-    key = observed.key
-    meta, before = key.metadata, key.status
+    key, generation = observed.key, observed.key.metadata.generation
     usable = " ".join(filter(None, ("The key opens its project.", outcome.note, observed.unsupported.ignored)))
     reason, message = outcome.fault or ("Usable", usable)
     ready = readiness(
@@ -377,23 +335,16 @@ def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> 
         reason=reason,
         message=message,
         stalled=reason not in (_PROJECT_NOT_FOUND, WRITE_REFUSED),
-        generation=meta.generation,
+        generation=generation,
         now=now,
     )
     after = ApiKeyStatus(
-        observed_generation=meta.generation,
+        observed_generation=generation,
         key_id=outcome.identity.key_id if outcome.identity else None,
         digest=outcome.identity.digest if outcome.identity else None,
         rotation=outcome.rotation,
         previous=outcome.previous,
         handover=outcome.handover,
-        conditions=tuple(merge(before.conditions, ready)),
+        conditions=tuple(merge(key.status.conditions, ready)),
     )
-    # The API writes the time of the last use. An apply without that field does not change it.
-    if after == before.model_copy(update={"last_used_at": None}):
-        return []
-    named = key_of("ApiKey", meta)
-    return [
-        ApplyStatus(named, meta.uid, after.to_kubernetes()),
-        *warnings(named, meta.uid, before.conditions, after.conditions, ("Ready",)),
-    ]
+    return plan_status(key, after)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import structlog
 
+from hookwright_crds.base import secrets_path
 from hookwright_crds.trimming import MORE_FINALIZERS
 from hookwright_operator.reconcile.manifests import event_body, identity, metadata_body, secret_body, update_body
 from hookwright_operator.reconcile.plan import (
@@ -36,10 +37,9 @@ from hookwright_operator.registry import Registry
 from hookwright_operator.store.records import DELETED_REASON
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.kubernetes_paths import events_path, resource_path, secrets_path
 from hookwright_operator.watch.objects import Key, Secret
-from hookwright_runtime.errors import KubeError, StoreError, StoreUnavailable
-from hookwright_runtime.kubernetes import KubernetesClient
+from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.kubernetes import KubernetesClient, Object
 from hookwright_runtime.log_bounds import LogBound
 
 log = structlog.get_logger(__name__)
@@ -88,12 +88,12 @@ class Applier:
             case RemoveFinalizer():
                 await self._remove_finalizer(action)
             case DeleteEndpoint(key, uid, version):
-                await self.kube.delete(resource_path(key), uid=uid, resource_version=version)
+                await self.kube.delete(key.path, uid=uid, resource_version=version)
             case ApplyMetadata(key):
-                return await self._apply_object(key, resource_path(key), metadata_body(action))
+                return await self._apply_object(key, key.path, metadata_body(action))
             case ApplyStatus(key, uid, status):
                 body = identity(key, uid) | {"status": dict(status)}
-                return await self._apply_object(key, f"{resource_path(key)}/status", body)
+                return await self._apply_object(key, f"{key.path}/status", body)
         return False
 
     def register(self, action: RegistryAction) -> None:
@@ -128,42 +128,33 @@ class Applier:
             StoreError: the store reports an error, or needs more than `_DISCARD_SECONDS`; a later call does the rest.
         """
         remaining = self._undiscarded.get(key, set())
-        try:
-            async with asyncio.timeout(_DISCARD_SECONDS):
-                for uid in remaining - {living}:
-                    await self.store.discard(uid, DELETED_REASON)
-                    remaining.discard(uid)
-        except TimeoutError as error:
-            # A tenant decides how many deliveries these are, and they must not occupy a worker.
-            raise StoreError(f"not all deliveries discarded, retrying: {_why_undiscarded(error)}") from error
+        for uid in remaining - {living}:
+            await self._discard_in_time(uid, DELETED_REASON)
+            remaining.discard(uid)
         if not remaining:
             self._undiscarded.pop(key, None)
 
     async def _write_secret(self, action: SecretAction) -> bool:
         match action:
             case CreateSecret(secret):
-                return await self._create_secret(secret)
+                answer = await self._create_secret(secret)
             case RestoreSecret(secret):
-                path = secrets_path(secret.namespace, secret.name)
-                answer = await self.kube.apply(path, secret_body(secret, with_fields=False))
+                answer = await self.kube.apply(secret.path, secret_body(secret, with_fields=False))
             case UpdateSecret(secret, gone):
-                path = secrets_path(secret.namespace, secret.name)
-                answer = await self.kube.merge(path, update_body(secret, gone))
+                answer = await self.kube.merge(secret.path, update_body(secret, gone))
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
                 return False
         return self.cache.see_secret(answer) is not None
 
-    async def _create_secret(self, secret: Secret) -> bool:
+    async def _create_secret(self, secret: Secret) -> Object:
         try:
-            made = await self.kube.post(secrets_path(secret.namespace), secret_body(secret, with_fields=True))
+            return await self.kube.post(secrets_path(secret.namespace), secret_body(secret, with_fields=True))
         except KubeError as error:
             if error.status == 409:
                 # The Secret exists already: perhaps this operator created it before a crash. Read it, and plan again.
-                path = secrets_path(secret.namespace, secret.name)
-                self.cache.see_secret(await self.kube.get(path))
+                self.cache.see_secret(await self.kube.get(secret.path))
             raise
-        return self.cache.see_secret(made) is not None
 
     async def _apply_object(self, key: Key, path: str, body: dict[str, Any]) -> bool:
         known = self.cache.resource(key) if self.check_resource_version else None
@@ -173,7 +164,7 @@ class Applier:
         return self.cache.see(key.kind, await self.kube.apply(path, body)) is not None
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
-        path, remaining, version = resource_path(action.key), action.remaining, action.resource_version
+        path, remaining, version = action.key.path, action.remaining, action.resource_version
         try:
             if MORE_FINALIZERS in remaining:
                 # The object has more finalizers than the cache keeps.
@@ -188,17 +179,25 @@ class Applier:
     async def _discard(self, action: DiscardDeliveries) -> None:
         reason = "endpoint expired" if action.expired else DELETED_REASON
         try:
-            async with asyncio.timeout(_DISCARD_SECONDS):
-                await self.store.discard(action.uid, reason, deleted=not action.expired)
-        except (StoreError, TimeoutError) as error:
+            await self._discard_in_time(action.uid, reason, deleted=not action.expired)
+        except StoreError:
             if action.essential:
-                raise StoreError(f"pending deliveries not discarded, retrying: {_why_undiscarded(error)}") from error
+                raise
             self._undiscarded.setdefault(action.key, set()).add(action.uid)
             message = (
-                "The endpoint was deleted before all its pending deliveries were discarded: "
-                f"{_why_undiscarded(error, detailed=False)}. The operator continues to discard them."
+                "The endpoint was deleted before all its pending deliveries were discarded, because the store is "
+                "unavailable or slow. The operator continues to discard them."
             )
             await self._emit(EmitEvent(action.key, action.uid, "Warning", "DeliveriesNotDiscarded", message))
+
+    async def _discard_in_time(self, uid: str, reason: str, *, deleted: bool = True) -> None:
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                await self.store.discard(uid, reason, deleted=deleted)
+        except TimeoutError as error:
+            # A tenant decides how many deliveries these are, and they must not occupy a worker.
+            seconds = f"{_DISCARD_SECONDS:.0f} seconds"
+            raise StoreError(f"not all deliveries discarded in {seconds}, retrying") from error
 
     async def _emit(self, event: EmitEvent) -> None:
         """Write an Event; an equal text about the same object is not repeated within ten minutes."""
@@ -211,7 +210,7 @@ class Applier:
         while len(self._emitted) > _REMEMBERED_EVENTS:
             del self._emitted[next(iter(self._emitted))]
         try:
-            await self.kube.post(events_path(event.key.namespace), event_body(event, now))
+            await self.kube.post(f"/api/v1/namespaces/{event.key.namespace}/events", event_body(event, now))
         except KubeError as error:
             namespace = event.key.namespace
             if self._logged.allow(namespace):
@@ -223,12 +222,3 @@ class Applier:
 
 def _report_omitted(namespace: str, count: int) -> None:
     log.warning("unwritten Events not logged, the namespace has used up its lines", namespace=namespace, events=count)
-
-
-def _why_undiscarded(error: StoreError | TimeoutError, *, detailed: bool = True) -> str:
-    """Return why deliveries are still pending; users see the text without the details of the store."""
-    if isinstance(error, TimeoutError):
-        return f"the store needs more than {_DISCARD_SECONDS:.0f} seconds"
-    if detailed:
-        return str(error)
-    return "the store is unavailable" if isinstance(error, StoreUnavailable) else "the store reported an error"

@@ -15,21 +15,28 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_operator.reconcile.endpoint_verdict import CONFLICT, UNSUPPORTED, EndpointVerdict, verdict_of
+from hookwright_operator.reconcile.endpoint_verdict import (
+    CONFLICT,
+    UNSUPPORTED,
+    EndpointVerdict,
+    report_missing_project,
+    report_refused_write,
+    report_unsupported,
+    verdict_of,
+)
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     WRITE_REFUSED,
     Action,
     ApplyMetadata,
-    ApplyStatus,
     DeleteEndpoint,
     DiscardDeliveries,
-    EmitEvent,
     Plan,
     Register,
     RemoveFinalizer,
     Unregister,
-    warnings,
+    event_of,
+    plan_status,
 )
 from hookwright_operator.reconcile.signing_secret import (
     SECRET_FIELD,
@@ -42,8 +49,7 @@ from hookwright_operator.reconcile.signing_secret import (
     valid_secret,
 )
 from hookwright_operator.registry import EXPIRED, Endpoint, Health
-from hookwright_operator.watch.cache import key_of
-from hookwright_operator.watch.objects import Parent, Secret, project_references
+from hookwright_operator.watch.objects import Parent, Secret, key_of, project_references
 
 PROTECTION_ANNOTATION: Final = "hookwright.dev/deletion-protection"
 """On a WebhookEndpoint: ``true`` keeps its pending deliveries when it expires; the chart's policy keeps the object."""
@@ -101,22 +107,34 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
 
 
 def _plan_living(observed: ObservedEndpoint, now: datetime, new_secret: Callable[[], str]) -> Plan:
+    endpoint = observed.endpoint
     if observed.unsupported.faults:
-        return _plan_unsupported(observed, now)
-    expires_at = observed.endpoint.spec.expires_at
-    if expires_at is None:
-        return _plan_unexpired(observed, now, new_secret)
-    if now >= expires_at:
+        return _plan_held(observed, report_unsupported(observed.unsupported), now)
+    expires_at = endpoint.spec.expires_at
+    if expires_at is not None and now >= expires_at:
         return _plan_expired(observed, expires_at, now)
-    plan = _plan_unexpired(observed, now, new_secret)
-    return replace(plan, again_at=min(plan.again_at or expires_at, expires_at))
-
-
-def _plan_unexpired(observed: ObservedEndpoint, now: datetime, new_secret: Callable[[], str]) -> Plan:
     if observed.project is None:
-        return _plan_orphan(observed, now)
-    if observed.refused_write:
-        return _plan_refused(observed, now)
+        plan = _plan_held(
+            observed, report_missing_project(endpoint.spec.project_ref.name, endpoint.metadata.namespace), now
+        )
+    elif observed.refused_write:
+        plan = _plan_held(observed, report_refused_write(observed.refused_write), now)
+    else:
+        plan = _plan_served(observed, observed.project, now, new_secret)
+    again_at = min((time for time in (plan.again_at, expires_at) if time is not None), default=None)
+    return replace(plan, again_at=again_at)
+
+
+def _plan_held(observed: ObservedEndpoint, verdict: EndpointVerdict, now: datetime) -> Plan:
+    """Let events find the endpoint, but send nothing: their deliveries stay pending."""
+    kept: list[Action] = []
+    if verdict.reason == UNSUPPORTED and observed.project is not None:
+        kept = _plan_metadata(observed, observed.project)
+    register = Register(_snapshot(observed, observed.secret, verdict, now))
+    return Plan((register, *kept, *_plan_status(observed, verdict, now)))
+
+
+def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new_secret: Callable[[], str]) -> Plan:
     spec = observed.endpoint.spec
     if spec.signing.secret_ref is not None:
         signing = plan_referenced_secret(observed.endpoint, observed.secret, now=now)
@@ -134,7 +152,7 @@ def _plan_unexpired(observed: ObservedEndpoint, now: datetime, new_secret: Calla
         refused_address=observed.refused_address,
         last_error=reachable.message if reachable.status == "False" else "",
     )
-    actions: list[Action] = [*_plan_metadata(observed, observed.project), *signing.actions]
+    actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
         actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, now)))
@@ -144,8 +162,7 @@ def _plan_unexpired(observed: ObservedEndpoint, now: datetime, new_secret: Calla
 
 
 def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
-    meta = observed.endpoint.metadata
-    key = key_of("WebhookEndpoint", meta)
+    meta, key = observed.endpoint.metadata, key_of(observed.endpoint)
     actions: list[Action] = [Unregister(meta.uid)]
     if FINALIZER in meta.finalizers:
         assert meta.deletion_timestamp is not None
@@ -154,39 +171,6 @@ def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
         remaining = tuple(name for name in meta.finalizers if name != FINALIZER)
         actions.append(RemoveFinalizer(key, remaining, meta.resource_version))
     return Plan(tuple(actions))
-
-
-def _plan_unsupported(observed: ObservedEndpoint, now: datetime) -> Plan:
-    """Write deliveries for an endpoint whose spec is not understood, and send none of them until it is understood."""
-    verdict = EndpointVerdict(
-        ready=False,
-        reason=UNSUPPORTED,
-        message=f"{observed.unsupported.sentence} Deliveries stay pending until an operator understands the spec.",
-    )
-    kept = _plan_metadata(observed, observed.project) if observed.project is not None else []
-    register = Register(_snapshot(observed, observed.secret, verdict, now))
-    return Plan((register, *kept, *_plan_status(observed, verdict, now)))
-
-
-def _plan_orphan(observed: ObservedEndpoint, now: datetime) -> Plan:
-    endpoint = observed.endpoint
-    name = endpoint.spec.project_ref.name
-    verdict = EndpointVerdict(
-        ready=False,
-        reason="ProjectNotFound",
-        message=f"Project {name!r} does not exist in namespace {endpoint.metadata.namespace!r}; "
-        "create it; then this endpoint becomes ready automatically. Deliveries stay pending until then.",
-        stalled=False,
-    )
-    return Plan((Register(_snapshot(observed, observed.secret, verdict, now)), *_plan_status(observed, verdict, now)))
-
-
-def _plan_refused(observed: ObservedEndpoint, now: datetime) -> Plan:
-    """Report a write that the API server refuses; events find the endpoint, and their deliveries stay pending."""
-    message = f"The API server refuses a write of the operator, which tries again: {observed.refused_write}"
-    verdict = EndpointVerdict(ready=False, reason=WRITE_REFUSED, message=message, stalled=False)
-    register = Register(_snapshot(observed, observed.secret, verdict, now))
-    return Plan((register, *_plan_status(observed, verdict, now)))
 
 
 def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetime) -> Plan:
@@ -202,7 +186,7 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
     counts = observed.health.counts if observed.health else endpoint.status.deliveries
     pending = counts.pending if counts is not None else 0
     is_protected = meta.annotations.get(PROTECTION_ANNOTATION) == "true"
-    key, message = key_of("WebhookEndpoint", meta), f"The endpoint expired at {format_timestamp(expired_at)}."
+    key, message = key_of(endpoint), f"The endpoint expired at {format_timestamp(expired_at)}."
     is_made_by_tool = meta.labels.get(MANAGED_BY) in MADE_BY_TOOLS
     is_empty = was_expired and observed.health is not None and not pending
     temporary = is_made_by_tool and (is_empty or not is_protected)
@@ -220,7 +204,7 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
     verdict = EndpointVerdict(ready=False, reason=EXPIRED, message=message)
     register = Register(_snapshot(observed, observed.secret, verdict, now))
     if temporary and not observed.refused_write:
-        event = EmitEvent(key, meta.uid, "Normal", EXPIRED, message)
+        event = event_of(endpoint, "Normal", EXPIRED, message)
         return Plan((register, DeleteEndpoint(key, meta.uid, meta.resource_version), event))
     discard: list[Action] = []
     if not is_protected and (not was_expired or pending):
@@ -235,7 +219,8 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
     if references is None and FINALIZER in meta.finalizers:
         return []
     kept = references if references is not None else meta.owner_references
-    return [ApplyMetadata(key_of("WebhookEndpoint", meta), meta.uid, owner_references=kept, finalizers=(FINALIZER,))]
+    key = key_of(observed.endpoint)
+    return [ApplyMetadata(key, meta.uid, owner_references=kept, finalizers=(FINALIZER,))]
 
 
 def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
@@ -285,13 +270,7 @@ def _plan_status(observed: ObservedEndpoint, verdict: EndpointVerdict, now: date
         deliveries=observed.health.counts if observed.health else before.deliveries or DeliveryCounts(),
         conditions=tuple(merge(before.conditions, [*ready, _reachable(observed, now)])),
     )
-    if after == before:
-        return []
-    key = key_of("WebhookEndpoint", meta)
-    return [
-        ApplyStatus(key, meta.uid, after.to_kubernetes()),
-        *warnings(key, meta.uid, before.conditions, after.conditions, ("Ready", "Reachable")),
-    ]
+    return plan_status(endpoint, after, ("Ready", "Reachable"))
 
 
 def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
@@ -301,18 +280,8 @@ def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
         return []
     number = "1 delivery" if failures.number == 1 else f"{failures.number} deliveries"
     message = f"{number} failed after the last retry; last error: {failures.error or 'none'}."
-    return [
-        EmitEvent(
-            key_of("WebhookEndpoint", observed.endpoint.metadata),
-            observed.endpoint.metadata.uid,
-            "Warning",
-            "DeliveryFailed",
-            message,
-            always=True,
-            count=failures.number,
-            since=failures.since,
-        )
-    ]
+    more = {"always": True, "count": failures.number, "since": failures.since}
+    return [event_of(observed.endpoint, "Warning", "DeliveryFailed", message, **more)]
 
 
 def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:

@@ -6,6 +6,7 @@ from typing import Final
 from hookwright_crds.base import parse_duration
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
+from hookwright_operator.reconcile.plan import REFUSED_SENTENCE, WRITE_REFUSED
 from hookwright_operator.reconcile.signing_secret import MISSING, SECRET_FIELD, valid_secret
 from hookwright_operator.watch.objects import Secret
 
@@ -28,6 +29,26 @@ class EndpointVerdict:
     message: str
     sends: bool = False
     stalled: bool = True
+
+
+def report_unsupported(unsupported: Unsupported) -> EndpointVerdict:
+    """Return the verdict about a spec that this version does not understand."""
+    message = f"{unsupported.sentence} Deliveries stay pending until an operator understands the spec."
+    return EndpointVerdict(ready=False, reason=UNSUPPORTED, message=message)
+
+
+def report_missing_project(project: str, namespace: str) -> EndpointVerdict:
+    """Return the verdict about an endpoint whose Project does not exist."""
+    message = (
+        f"Project {project!r} does not exist in namespace {namespace!r}; "
+        "create it; then this endpoint becomes ready automatically. Deliveries stay pending until then."
+    )
+    return EndpointVerdict(ready=False, reason="ProjectNotFound", message=message, stalled=False)
+
+
+def report_refused_write(refusal: str) -> EndpointVerdict:
+    """Return the verdict about an endpoint for which the API server refuses a write."""
+    return EndpointVerdict(ready=False, reason=WRITE_REFUSED, message=REFUSED_SENTENCE + refusal, stalled=False)
 
 
 def verdict_of(

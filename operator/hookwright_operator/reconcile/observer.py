@@ -1,23 +1,27 @@
 """Reads the state of one object and its dependencies: from the cache, and rarely from the API server and the store."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any, Final
 
-from hookwright_crds.base import ObjectMeta
-from hookwright_crds.resources import ApiKey, HandoverState, Project, WebhookEndpoint
+from hookwright_crds.base import MANAGED_BY, ObjectMeta, secrets_path
+from hookwright_crds.resources import ApiKey, HandoverState, Project, SecretRef, WebhookEndpoint
+from hookwright_crds.trimming import decode_field
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of
 from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint
 from hookwright_operator.reconcile.project import ObservedProject
-from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
-from hookwright_operator.reconcile.signing_secret import signing_secret_name
+from hookwright_operator.reconcile.signing_secret import PREVIOUS_FIELDS, SECRET_FIELD, signing_secret_name
 from hookwright_operator.registry import Health, Registry
 from hookwright_operator.store.key_digests import KeyDigests, Owner
-from hookwright_operator.watch.cache import Cache, key_of
-from hookwright_operator.watch.kubernetes_paths import secrets_path
-from hookwright_operator.watch.objects import Secret
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.objects import MANAGER, Secret, key_of
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
+
+_LONGEST: Final = 4096
+"""Characters of a referenced field that are read; a longer field counts as invalid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,6 @@ class ResourceObserver:
     digests: KeyDigests
     registry: Registry
     guard: Guard
-    referenced: ReferencedSecrets
     allow_http: bool
     finalizer_grace: timedelta
     max_timeout: float
@@ -42,7 +45,7 @@ class ResourceObserver:
         meta = project.metadata
         children = self.cache.children(meta.namespace, meta.name)
         keys = sum(child.kind == "ApiKey" for child in children)
-        unsupported = self.cache.unsupported(key_of("Project", meta))
+        unsupported = self.cache.unsupported(key_of(project))
         return ObservedProject(project, keys, len(children) - keys, unsupported)
 
     async def apikey(self, key: ApiKey, *, leads: bool) -> ObservedApiKey:
@@ -60,7 +63,7 @@ class ResourceObserver:
             self.cache.project(meta.namespace, key.spec.project_ref.name),
             secret,
             duplicate=leads and await self._duplicate(key, secret),
-            unsupported=self.cache.unsupported(key_of("ApiKey", meta)),
+            unsupported=self.cache.unsupported(key_of(key)),
         )
 
     async def endpoint(
@@ -73,7 +76,7 @@ class ResourceObserver:
         """
         meta, reference = endpoint.metadata, endpoint.spec.signing.secret_ref
         if reference is not None:
-            secret = await self.referenced.read(meta.namespace, reference)
+            secret = await read_referenced(self.kube, meta.namespace, reference)
         else:
             expected = leads and endpoint.status.signing_secret_ref is not None and meta.deletion_timestamp is None
             secret = await self._secret(meta, signing_secret_name(meta.name), expected=expected, adopted=True)
@@ -86,7 +89,7 @@ class ResourceObserver:
             finalizer_grace=self.finalizer_grace,
             max_timeout=self.max_timeout,
             failures=failures,
-            unsupported=self.cache.unsupported(key_of("WebhookEndpoint", meta)),
+            unsupported=self.cache.unsupported(key_of(endpoint)),
             refused_address=self.guard.literal_refusal(endpoint.spec.url) if endpoint.spec.url else "",
             kept_secrets=registered.secrets if (registered := self.registry.get(meta.uid)) is not None else (),
         )
@@ -110,14 +113,39 @@ class ResourceObserver:
 
     async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool, adopted: bool = False) -> Secret | None:
         known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid, adopted=adopted)
-        if known is None and not expected:
-            return None
-        if known is not None and not known.partial:
+        if known is not None or not expected:
             return known
         # A watch by labels shows a Secret that lost them as deleted; only a read shows its true state.
         try:
-            self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)), needed=True)
+            self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)))
         except KubeError as error:
             if error.status != 404:
                 raise
         return self.cache.secret(owner.namespace, name, owner_uid=owner.uid, adopted=adopted)
+
+
+async def read_referenced(kube: KubernetesClient, namespace: str, reference: SecretRef) -> Secret | None:
+    """Return a Secret in the form of the operator's own ones, None if it does not exist.
+
+    No watch shows a Secret that a tenant makes (``spec.signing.secretRef``), because it has none of the operator's
+    labels. A Secret that the operator made for another object is marked as foreign.
+
+    Raises:
+        KubeError: the Secret could not be read.
+    """
+    try:
+        return _referenced(await kube.get(secrets_path(namespace, reference.name)), reference.key)
+    except KubeError as error:
+        if error.status == 404:
+            return None
+        raise
+
+
+def _referenced(body: Mapping[str, Any], key: str) -> Secret:
+    meta = body["metadata"]
+    if (meta.get("labels") or {}).get(MANAGED_BY) == MANAGER:
+        return Secret(meta["namespace"], meta["name"], fields={}, uid=meta["uid"], foreign=True)
+    written = (body.get("data") or {}).get(key, "")
+    text = decode_field(written if len(written) <= _LONGEST else "")
+    fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), text.split(), strict=False))
+    return Secret(meta["namespace"], meta["name"], fields=fields, uid=meta["uid"])

@@ -5,18 +5,22 @@ prerequisite (a finalizer, a Secret) comes before the actions that depend on it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from hookwright_crds.base import OwnerReference
-from hookwright_crds.conditions import Condition, turned_false
+from hookwright_crds.conditions import turned_false
+from hookwright_crds.resources import ApiKeyStatus, ProjectStatus, WebhookEndpointStatus
 from hookwright_operator.registry import DEFAULT_SETTINGS, Endpoint, ProjectSettings
-from hookwright_operator.watch.objects import Key, Secret
+from hookwright_operator.watch.objects import Key, Resource, Secret, key_of, ours, owner_reference
 
 FINALIZER: Final = "hookwright.dev/deliveries"
 WRITE_REFUSED: Final = "WriteRefused"
 """The reason of an object for which the API server refuses a write."""
+REFUSED_SENTENCE: Final = "The API server refuses a write of the operator, which tries again: "
+
+EventType = Literal["Normal", "Warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class EmitEvent:
 
     key: Key
     uid: str
-    type: Literal["Normal", "Warning"]
+    type: EventType
     reason: str
     message: str
     always: bool = False
@@ -191,9 +195,48 @@ class Plan:
     counts_needed: bool = False
 
 
-def warnings(
-    key: Key, uid: str, before: Sequence[Condition], after: Sequence[Condition], types: Sequence[str]
+def event_of(resource: Resource, type_: EventType, reason: str, message: str, **more: Any) -> EmitEvent:
+    """Return an Event about an object; ``more`` has the other fields of `EmitEvent`."""
+    return EmitEvent(key_of(resource), resource.metadata.uid, type_, reason, message, **more)
+
+
+def plan_status(
+    resource: Resource,
+    after: ProjectStatus | ApiKeyStatus | WebhookEndpointStatus,
+    types: Sequence[str] = ("Ready",),
 ) -> list[Action]:
-    """Return a Warning Event for each of these conditions that has become false, or false for another reason."""
-    turned = [found for type_ in types if (found := turned_false(before, after, type_)) is not None]
-    return [EmitEvent(key, uid, "Warning", one.reason, one.message) for one in turned]
+    """Plan a changed status, and a Warning Event for each condition that became false, or false for another reason."""
+    before = resource.status
+    # The API writes the time of the last use. An apply without that field does not change it.
+    owned = before.model_copy(update={"last_used_at": None}) if isinstance(before, ApiKeyStatus) else before
+    if after == owned:
+        return []
+    turned = [turned_false(before.conditions, after.conditions, type_) for type_ in types]
+    return [
+        ApplyStatus(key_of(resource), resource.metadata.uid, after.to_kubernetes()),
+        *(event_of(resource, "Warning", one.reason, one.message) for one in turned if one is not None),
+    ]
+
+
+def owned_secret(owner: Resource, name: str, fields: Mapping[str, str], annotations: Mapping[str, str]) -> Secret:
+    """Return a new Secret that is deleted with its owner."""
+    meta = owner.metadata
+    return Secret(
+        namespace=meta.namespace,
+        name=name,
+        fields=fields,
+        owner_uid=meta.uid,
+        owner_references=(owner_reference(key_of(owner).kind, meta, controller=True),),
+        labels=ours(meta.uid),
+        annotations=annotations,
+    )
+
+
+def plan_restoration(owner: Resource, secret: Secret) -> tuple[Secret, list[Action]]:
+    """Plan the labels and the ownerReference of a Secret; return the Secret after that, and the actions."""
+    uid = owner.metadata.uid
+    if secret.owned_by(uid) and ours(uid).items() <= secret.labels.items():
+        return secret, []
+    made = owned_secret(owner, secret.name, secret.fields, secret.annotations)
+    restored = replace(made, uid=secret.uid, resource_version=secret.resource_version)
+    return restored, [RestoreSecret(restored)]

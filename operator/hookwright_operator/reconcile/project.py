@@ -6,9 +6,8 @@ from datetime import datetime
 from hookwright_crds.conditions import merge, readiness
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import Project, ProjectStatus
-from hookwright_operator.reconcile.plan import Action, AllowProject, ApplyStatus, BlockProject, Plan, warnings
+from hookwright_operator.reconcile.plan import AllowProject, BlockProject, Plan, plan_status
 from hookwright_operator.registry import ProjectSettings
-from hookwright_operator.watch.objects import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,6 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
         return Plan((BlockProject(meta.namespace, meta.name),))
-    before = observed.project.status
     unsupported = observed.unsupported
     ready = readiness(
         ready=not unsupported.faults,
@@ -40,7 +38,7 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
         observed_generation=meta.generation,
         api_keys=observed.api_keys,
         webhook_endpoints=observed.webhook_endpoints,
-        conditions=tuple(merge(before.conditions, ready)),
+        conditions=tuple(merge(observed.project.status.conditions, ready)),
     )
     declared = observed.project.spec.delivery_log
     settings = ProjectSettings(
@@ -49,9 +47,4 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
         uid=meta.uid,
         created_ms=int(meta.creation_timestamp.timestamp() * 1000) if meta.creation_timestamp else 0,
     )
-    actions: list[Action] = [AllowProject(meta.namespace, meta.name, settings)]
-    if after != before:
-        key = Key("Project", meta.namespace, meta.name)
-        actions.append(ApplyStatus(key, meta.uid, after.to_kubernetes()))
-        actions.extend(warnings(key, meta.uid, before.conditions, after.conditions, ("Ready",)))
-    return Plan(tuple(actions))
+    return Plan((AllowProject(meta.namespace, meta.name, settings), *plan_status(observed.project, after)))

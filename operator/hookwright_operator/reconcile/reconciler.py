@@ -31,8 +31,8 @@ from hookwright_operator.reconcile.project import plan_project
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.reconcile.write_refusals import is_missing_right, is_refusal, shortened, without_secrets
 from hookwright_operator.registry import Registry
-from hookwright_operator.watch.cache import Cache, Resource
-from hookwright_operator.watch.objects import Key
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.objects import Key, Resource
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.errors import KubeError, WriteRefused
 

@@ -20,9 +20,16 @@ from typing import Final
 from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
 from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
-from hookwright_operator.reconcile.plan import Action, CreateSecret, EmitEvent, RestoreSecret, UpdateSecret
-from hookwright_operator.watch.cache import key_of
-from hookwright_operator.watch.objects import Secret, ours, owner_reference
+from hookwright_operator.reconcile.plan import (
+    Action,
+    CreateSecret,
+    EmitEvent,
+    UpdateSecret,
+    event_of,
+    owned_secret,
+    plan_restoration,
+)
+from hookwright_operator.watch.objects import Secret
 
 SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
 PREVIOUS_FIELDS: Final = ("previous", "previous-2", "previous-3")
@@ -94,21 +101,15 @@ def plan_signing_secret(
         return _plan_making(endpoint, kept, now, new_secret)
     if known.foreign:
         return SigningPlan(known, again_at=now + RECHECK)
-    meta = endpoint.metadata
-    actions: list[Action] = []
-    if not (known.owned_by(meta.uid) and ours(meta.uid).items() <= known.labels.items()):
-        owner = owner_reference("WebhookEndpoint", meta, controller=True)
-        known = replace(known, owner_references=(owner,), labels=ours(meta.uid), owner_uid=meta.uid)
-        actions.append(RestoreSecret(known))
+    known, actions = plan_restoration(endpoint, known)
     if not valid_secret(known.fields.get(SECRET_FIELD, "")):
         return SigningPlan(known, tuple(actions))
-    rotation = _rotate(known, endpoint, now=now, new_secret=new_secret)
-    if rotation.changed:
-        gone = tuple(sorted(known.fields.keys() - rotation.secret.fields.keys()))
-        actions.append(UpdateSecret(rotation.secret, gone))
-    if rotation.rotated:
-        actions.append(_announce_rotation(endpoint, rotation))
-    return SigningPlan(rotation.secret, tuple(actions), rotation.again_at)
+    wanted, is_rotated = _rotate(known, endpoint, now=now, new_secret=new_secret)
+    if is_rotated or dict(wanted.fields) != dict(known.fields):
+        actions.append(UpdateSecret(wanted, tuple(sorted(known.fields.keys() - wanted.fields.keys()))))
+    if is_rotated:
+        actions.append(_announce_rotation(endpoint, wanted.name))
+    return SigningPlan(wanted, tuple(actions), min(_until(wanted).values(), default=None))
 
 
 def plan_referenced_secret(endpoint: WebhookEndpoint, known: Secret | None, *, now: datetime) -> SigningPlan:
@@ -129,19 +130,11 @@ def plan_referenced_secret(endpoint: WebhookEndpoint, known: Secret | None, *, n
 def _plan_making(
     endpoint: WebhookEndpoint, kept: Sequence[str], now: datetime, new_secret: Callable[[], str]
 ) -> SigningPlan:
-    meta = endpoint.metadata
     fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), kept or [new_secret()], strict=False))
     # The ends of earlier overlaps were in the deleted Secret.
     ends = dict.fromkeys(fields.keys() - {SECRET_FIELD}, now + parse_duration(endpoint.spec.signing.overlap))
-    made = Secret(
-        namespace=meta.namespace,
-        name=signing_secret_name(meta.name),
-        fields=fields,
-        owner_uid=meta.uid,
-        owner_references=(owner_reference("WebhookEndpoint", meta, controller=True),),
-        labels=ours(meta.uid),
-        annotations={ROTATION_ANNOTATION: str(endpoint.spec.signing.rotation), UNTIL_ANNOTATION: _written(ends)},
-    )
+    annotations = {ROTATION_ANNOTATION: str(endpoint.spec.signing.rotation), UNTIL_ANNOTATION: _written(ends)}
+    made = owned_secret(endpoint, signing_secret_name(endpoint.metadata.name), fields, annotations)
     actions: list[Action] = [CreateSecret(made)]
     if endpoint.status.signing_secret_ref is not None:
         actions.append(_announce_making(endpoint, made, restored=bool(kept)))
@@ -149,53 +142,39 @@ def _plan_making(
 
 
 def _announce_making(endpoint: WebhookEndpoint, made: Secret, *, restored: bool) -> EmitEvent:
-    key, uid = key_of("WebhookEndpoint", endpoint.metadata), endpoint.metadata.uid
     if restored:
         message = (
             f"Secret {made.name!r} was missing, so it was created again with the same signing secret. "
             "To replace the signing secret, increase spec.signing.rotation."
         )
-        return EmitEvent(key, uid, "Warning", "SigningSecretRestored", message, always=True)
+        return event_of(endpoint, "Warning", "SigningSecretRestored", message, always=True)
     message = (
         f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
         "because signatures from now on do not match the old one."
     )
-    return EmitEvent(key, uid, "Warning", "SigningSecretRecreated", message, always=True)
+    return event_of(endpoint, "Warning", "SigningSecretRecreated", message, always=True)
 
 
-def _announce_rotation(endpoint: WebhookEndpoint, rotation: "_Rotation") -> EmitEvent:
-    meta, overlap = endpoint.metadata, endpoint.spec.signing.overlap
+def _announce_rotation(endpoint: WebhookEndpoint, secret: str) -> EmitEvent:
+    overlap = endpoint.spec.signing.overlap
     previous = (
         f"the previous one also signs webhook-signature for {overlap}, and X-Service-Signature changes after that time"
         if parse_duration(overlap)
         else "no previous one signs any more"
     )
-    message = f"Secret {rotation.secret.name!r} has a new signing secret; {previous}. Give the new one to the receiver."
-    key = key_of("WebhookEndpoint", meta)
-    return EmitEvent(key, meta.uid, "Normal", "SigningSecretRotated", message, always=True)
+    message = f"Secret {secret!r} has a new signing secret; {previous}. Give the new one to the receiver."
+    return event_of(endpoint, "Normal", "SigningSecretRotated", message, always=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rotation:
-    """The result of a rotation.
-
-    Attributes:
-        secret: the wanted Secret.
-        changed: whether it must be written.
-        rotated: whether a new secret was created.
-        again_at: when the next overlap ends.
-    """
-
-    secret: Secret
-    changed: bool
-    rotated: bool
-    again_at: datetime | None
-
-
-def _rotate(secret: Secret, endpoint: WebhookEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> _Rotation:
+def _rotate(
+    secret: Secret, endpoint: WebhookEndpoint, *, now: datetime, new_secret: Callable[[], str]
+) -> tuple[Secret, bool]:
     """Rotate the secret if requested, and remove replaced secrets whose overlap has ended.
 
     An overlap of 0s ends every replaced secret, because a leaked one must sign no header.
+
+    Returns:
+        The wanted Secret, and whether it has a new secret.
     """
     overlap = parse_duration(endpoint.spec.signing.overlap)
     number = str(endpoint.spec.signing.rotation)
@@ -209,10 +188,8 @@ def _rotate(secret: Secret, endpoint: WebhookEndpoint, *, now: datetime, new_sec
     if not overlap:
         fields = {name: text for name, text in fields.items() if name not in PREVIOUS_FIELDS}
     until = {name: moment for name, moment in until.items() if name in fields}
-    annotations = {ROTATION_ANNOTATION: number, UNTIL_ANNOTATION: _written(until)}
-    wanted = replace(secret, fields=fields, annotations={**secret.annotations, **annotations})
-    changed = dict(wanted.fields) != dict(secret.fields) or rotated
-    return _Rotation(wanted, changed, rotated, min(until.values(), default=None))
+    annotations = {**secret.annotations, ROTATION_ANNOTATION: number, UNTIL_ANNOTATION: _written(until)}
+    return replace(secret, fields=fields, annotations=annotations), rotated
 
 
 def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:

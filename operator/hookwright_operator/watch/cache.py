@@ -4,11 +4,8 @@ The watches and the answers to the operator's own writes update it, so that a pl
 not use older data. A steady state needs no read.
 """
 
-import base64
-import binascii
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -16,17 +13,13 @@ from pydantic import BaseModel
 from hookwright_crds import GROUP
 from hookwright_crds.base import LATEST, MANAGED_BY, ObjectMeta
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
-from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
-from hookwright_crds.trimming import trimmed, trimmed_secret
-from hookwright_operator.watch.objects import MANAGER, OWNER_UID, Key, Parent, Secret
+from hookwright_crds.resources import ApiKey, Kind, Project
+from hookwright_crds.trimming import secret_fields, trimmed, trimmed_secret
+from hookwright_operator.watch.objects import MANAGER, MODELS, OWNER_UID, Key, Parent, Resource, Secret, key_of
 
-Resource = Project | ApiKey | WebhookEndpoint
 Name = tuple[str, str]
 """Namespace and name."""
 
-MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
-WHOLE_SECRETS: Final = 1000
-"""Secrets of a namespace that are kept completely although no object needs them."""
 _REMEMBERED_DEATHS: Final = 4096
 _NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
@@ -38,7 +31,6 @@ class Cache:
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
-    _whole: Counter[str] = field(default_factory=Counter)
     _unfit: dict[Key, str] = field(default_factory=dict)
     _unsupported: dict[Key, Unsupported] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
@@ -78,7 +70,7 @@ class Cache:
     def lose(self, kind: Kind, body: Mapping[str, Any]) -> Key:
         """Remove an object that was deleted."""
         meta = ObjectMeta.model_validate(body["metadata"])
-        key = key_of(kind, meta)
+        key = Key(kind, meta.namespace, meta.name)
         known = self._resources.get(key)
         if known is not None and known.metadata.uid == meta.uid:
             self._detach(key)
@@ -89,41 +81,20 @@ class Cache:
         self._bury(meta)
         return key
 
-    def see_secret(self, body: Mapping[str, Any], *, needed: bool = False) -> Secret | None:
-        """Store a Secret; return None if it is not new.
-
-        Args:
-            body: from a watch or an answer.
-            needed: it was read for its owner. Of other Secrets, `WHOLE_SECRETS` per namespace are kept completely and
-                the rest by name only, because every tenant can set Hookwright's label on a Secret.
-        """
-        secret = _secret(trimmed_secret(body))
-        known = self._secrets.get((secret.namespace, secret.name))
-        completed = needed and known is not None and known.partial and known.uid == secret.uid
-        if not self._newer(body["metadata"]) and not completed:
+    def see_secret(self, body: Mapping[str, Any]) -> Secret | None:
+        """Store a Secret from a watch or an answer; return None if it is not new."""
+        if not self._newer(body["metadata"]):
             return None
-        self._forget_secret(secret.namespace, secret.name)
-        kept = needed or (known is not None and known.uid == secret.uid and not known.partial)
-        if not kept and self._whole[secret.namespace] >= WHOLE_SECRETS:
-            secret = replace(secret, fields={}, annotations={}, owner_references=(), partial=True)
+        secret = _secret(trimmed_secret(body))
         self._secrets[secret.namespace, secret.name] = secret
-        self._whole[secret.namespace] += not secret.partial
         return secret
-
-    def _forget_secret(self, namespace: str, name: str) -> Secret | None:
-        known = self._secrets.pop((namespace, name), None)
-        if known is not None and not known.partial:
-            self._whole[namespace] -= 1
-            if not self._whole[namespace]:
-                del self._whole[namespace]
-        return known
 
     def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
         """Remove a Secret that was deleted or has lost the labels of the watch; return its last known state."""
         meta = ObjectMeta.model_validate(body["metadata"])
         self._bury(meta)
         known = self._secrets.get((meta.namespace, meta.name))
-        return self._forget_secret(meta.namespace, meta.name) if known and known.uid == meta.uid else None
+        return self._secrets.pop((meta.namespace, meta.name)) if known and known.uid == meta.uid else None
 
     def knows(self, uid: str) -> bool:
         """Whether an object was ever shown, including deleted and invalid objects."""
@@ -161,7 +132,7 @@ class Cache:
         if adopted and known.owner_uid and not known.owner_references and not self.knows(known.owner_uid):
             return known
         if known.owner_uid == "":
-            self._forget_secret(namespace, name)
+            del self._secrets[namespace, name]
             self._versions.pop(known.uid, None)
         return Secret(namespace=namespace, name=name, fields={}, uid=known.uid, foreign=True)
 
@@ -217,7 +188,7 @@ class Cache:
         first = min(
             declaring, key=lambda known: (known.metadata.creation_timestamp or LATEST, known.metadata.uid), default=None
         )
-        return key_of("ApiKey", first.metadata) if first is not None else None
+        return key_of(first) if first is not None else None
 
     def digests_in(self, namespace: str) -> frozenset[str]:
         """Return the digests of a namespace's ApiKeys."""
@@ -258,11 +229,6 @@ class Cache:
             del self._dead[next(iter(self._dead))]
 
 
-def key_of(kind: Kind, meta: ObjectMeta) -> Key:
-    """Return the key of an object."""
-    return Key(kind, meta.namespace, meta.name)
-
-
 def digests_of(key: ApiKey) -> frozenset[str]:
     """Return the digests that an ApiKey declares, or that the operator has recorded for it and its replaced keys."""
     found = (key.spec.digest or key.status.digest, *(replaced.digest for replaced in key.status.previous))
@@ -287,18 +253,10 @@ def _secret(body: Mapping[str, Any]) -> Secret:
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        fields={name: _decoded(value) for name, value in (body.get("data") or {}).items()},
+        fields=secret_fields(body),
         owner_uid=meta.labels.get(OWNER_UID, "") if made_by_us else "",
         owner_references=meta.owner_references,
         labels=meta.labels,
         annotations=meta.annotations,
         resource_version=meta.resource_version,
     )
-
-
-def _decoded(value: str) -> str:
-    """Return a field's text; binary content counts as empty, and the plan reports it."""
-    try:
-        return base64.b64decode(value, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

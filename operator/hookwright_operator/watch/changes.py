@@ -34,9 +34,13 @@ class Changes:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     relisted: bool = False
 
-    def apply(self, kind: Kind, change: str | None, body: Mapping[str, Any]) -> None:
-        """Store an object in the cache, and enqueue it and the objects that depend on it."""
-        self._note_relist(change)
+    def apply(self, kind: Kind | None, change: str | None, body: Mapping[str, Any]) -> None:
+        """Store an object in the cache, or a Secret for None, and enqueue it and the objects that depend on it."""
+        if change is None and self.synced.is_set():
+            self.relisted = True
+        if kind is None:
+            self._apply_secret(change, body)
+            return
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
         parent = self.cache.project(key.namespace, key.name)
@@ -57,9 +61,8 @@ class Changes:
         elif project is not None and change != "MODIFIED":
             self.queue.add(project, _CHILDREN_SECONDS)
 
-    def apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
+    def _apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
         """Store a Secret in the cache, and enqueue its owner."""
-        self._note_relist(change)
         if change != "DELETED" and self.cache.see_secret(body) is None:
             return
         secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.secret_of(body)
@@ -81,7 +84,3 @@ class Changes:
             meta = body["metadata"]
             log.exception("object does not fit the contract", kind=kind, namespace=meta["namespace"], name=meta["name"])
             return True
-
-    def _note_relist(self, change: str | None) -> None:
-        if change is None and self.synced.is_set():
-            self.relisted = True

@@ -1,16 +1,25 @@
-"""Pure: keys and Secrets as the operator knows them, and the labels and owner references that it sets."""
+"""Pure: keys and Secrets as the operator knows them, their paths, and the labels and owner references that it sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta, OwnerReference
-from hookwright_crds.resources import Kind
+from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta, OwnerReference, object_path, secrets_path
+from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+
+Resource = Project | ApiKey | WebhookEndpoint
+MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
+
+WATCHED: Final[tuple[Kind | None, ...]] = (*MODELS, None)
+"""The watched kinds; None is Hookwright's Secrets."""
 
 MANAGER: Final = "hookwright"
 OWNER_UID: Final = "hookwright.dev/owner-uid"
 """Label on objects that the operator creates: the uid of the owner."""
+
+SELECTOR: Final = f"{MANAGED_BY}={MANAGER}"
+"""Label selector of the Secrets that the operator creates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,21 @@ class Key:
     namespace: str
     name: str
 
+    @property
+    def path(self) -> str:
+        """The path of the object on the API server."""
+        return object_path(plural(self.kind), self.namespace, self.name)
+
+
+def key_of(resource: Resource) -> Key:
+    """Return the key of an object."""
+    return Key(cast("Kind", resource.names.kind), resource.metadata.namespace, resource.metadata.name)
+
+
+def plural(kind: Kind) -> str:
+    """Return the name of a kind in paths."""
+    return str(MODELS[kind].names.plural)
+
 
 @dataclass(frozen=True, slots=True)
 class Secret:
@@ -29,7 +53,6 @@ class Secret:
     Attributes:
         fields: the decoded content.
         foreign: it has the name of the operator's Secret, but the operator did not create it for its owner.
-        partial: only its name, labels and uid are known; it must be read before use.
     """
 
     namespace: str
@@ -42,7 +65,11 @@ class Secret:
     annotations: Mapping[str, str] = field(default_factory=dict)
     resource_version: str = ""
     foreign: bool = False
-    partial: bool = False
+
+    @property
+    def path(self) -> str:
+        """The path of the Secret on the API server."""
+        return secrets_path(self.namespace, self.name)
 
     def owned_by(self, uid: str) -> bool:
         """Whether garbage collection deletes the Secret with the object of this uid."""

@@ -13,10 +13,10 @@ from typing import Final
 
 import structlog
 
+from hookwright_crds.base import object_path, secrets_path
 from hookwright_crds.resources import Kind
-from hookwright_operator.watch.cache import MODELS
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.kubernetes_paths import SELECTOR, resources_path, secrets_path
+from hookwright_operator.watch.objects import SELECTOR, WATCHED, plural
 from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
@@ -39,9 +39,8 @@ async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collect
     """
     found: set[str] = set()
     for namespace in namespaces or (None,):
-        path = secrets_path(namespace) if kind is None else resources_path(kind, namespace)
-        selected = {"labelSelector": SELECTOR} if kind is None else {}
-        async for page in kube.pages(path, **selected):
+        path = secrets_path(namespace) if kind is None else object_path(plural(kind), namespace)
+        async for page in kube.pages(path, **({"labelSelector": SELECTOR} if kind is None else {})):
             found.update(body["metadata"]["uid"] for body in page["items"])
     return found
 
@@ -65,7 +64,7 @@ class Resync:
             KubeError: the lists cannot be read.
         """
         while True:
-            missing = {uid for kind in (*MODELS, None) for uid in await uids_of(self.kube, kind, self.namespaces)}
+            missing = {uid for kind in WATCHED for uid in await uids_of(self.kube, kind, self.namespaces)}
             # A watch never shows an object that was created and deleted within a gap, so the list is read again after a
             # while.
             for _ in range(_LOOKS):
@@ -84,7 +83,7 @@ class Resync:
     async def _resync(self) -> None:
         self.changes.relisted = False
         try:
-            missed = sum([await self._resync_kind(kind) for kind in (*MODELS, None)])
+            missed = sum([await self._resync_kind(kind) for kind in WATCHED])
         except BaseException:
             self.changes.relisted = True
             raise
@@ -97,8 +96,5 @@ class Resync:
         missed = [(name, uid) for name, uid in before if uid not in present]
         for (namespace, name), uid in missed:
             body = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
-            if kind is None:
-                self.changes.apply_secret("DELETED", body)
-            else:
-                self.changes.apply(kind, "DELETED", body)
+            self.changes.apply(kind, "DELETED", body)
         return len(missed)

@@ -1,15 +1,11 @@
 """The state that plans get: Secrets that the watch no longer shows, and owners of digests."""
 
-import base64
-import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from support.reconcile_stage import ApiServer, Stage
 from unit.operator.watch.test_cache import ORDERS, secret
 
-from hookwright_operator.leader.election import Leadership
 from hookwright_operator.watch.objects import Key
 
 
@@ -68,24 +64,3 @@ async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple
     stage.cache.see("ApiKey", stage.server.keys["rival"] | {"metadata": gone})
     await stage.reconciler.reconcile(Key("ApiKey", "rival", "k7q"))
     assert ready_reasons(stage.server, "rival")[-1] == "DuplicateDigest"
-
-
-async def test_a_signing_secret_known_by_name_only_is_read_before_it_is_used() -> None:
-    """No new secret is created, and a follower reads it too."""
-    leadership = Leadership()
-    stage = Stage(leadership)
-    stage.cache.see_secret(secret())
-    name = secret()["metadata"]["name"]
-    known = stage.cache.secret_at("acme", name)
-    assert known is not None
-    stage.cache._secrets["acme", name] = replace(known, fields={}, owner_references=(), partial=True)
-    data = {"secret": base64.b64encode(b"whsec_" + b"QUFB" * 11).decode()}
-    stage.server.stored = {**secret(), "data": data}
-    for version in (1, 2):
-        stage.sees(version)
-        await stage.reconciler.reconcile(ORDERS)
-        registered = stage.registry.get("uid-orders")
-        assert registered is not None
-        assert registered.secrets
-        leadership.renew(math.inf)
-    assert [path for method, path, _ in stage.server.asked if method == "POST"] == []

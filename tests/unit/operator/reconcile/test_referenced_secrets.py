@@ -1,13 +1,11 @@
-"""Secrets that tenants make: how they are read, and for how long they are kept."""
+"""Secrets that tenants make: how they are read."""
 
 import base64
-from datetime import timedelta
 
-from support.reconcile_stage import NOW, ApiServer
+from support.reconcile_stage import ApiServer
 
 from hookwright_crds.resources import SecretRef
-from hookwright_operator.reconcile.referenced_secrets import ReferencedSecrets
-from hookwright_operator.reconcile.signing_secret import READ_AGAIN
+from hookwright_operator.reconcile.observer import read_referenced
 from hookwright_runtime.kubernetes import Object
 
 ORDERS = SecretRef(name="vault", key="orders")
@@ -23,26 +21,9 @@ async def test_several_secrets_of_one_field_sign_in_their_order() -> None:
     """The first one is current; other fields are not read."""
     server = ApiServer()
     server.stored = vault("whsec_new\n whsec_old")
-    read = await ReferencedSecrets(server, lambda: NOW).read("acme", ORDERS)
+    read = await read_referenced(server, "acme", ORDERS)
     assert read is not None
     assert dict(read.fields) == {"secret": "whsec_new", "previous": "whsec_old"}
-
-
-async def test_a_secret_is_read_again_after_a_minute_and_a_missing_one_at_once() -> None:
-    """A reconcile in between costs no request."""
-    server, now = ApiServer(), [NOW]
-    secrets = ReferencedSecrets(server, lambda: now[0])
-    assert await secrets.read("acme", ORDERS) is None
-    server.stored = vault("whsec_1")
-    first = await secrets.read("acme", ORDERS)
-    server.stored = vault("whsec_2")
-    assert await secrets.read("acme", ORDERS) == first
-    now[0] += READ_AGAIN - timedelta(seconds=1)
-    assert await secrets.read("acme", ORDERS) == first
-    now[0] += timedelta(seconds=1)
-    second = await secrets.read("acme", ORDERS)
-    assert second is not None
-    assert second.fields["secret"] == "whsec_2"
 
 
 async def test_a_secret_of_the_operator_a_long_field_and_binary_content_are_not_signed_with() -> None:
@@ -55,6 +36,6 @@ async def test_a_secret_of_the_operator_a_long_field_and_binary_content_are_not_
         ({**vault(""), "data": None}, False),
     ]:
         server.stored = stored
-        read = await ReferencedSecrets(server, lambda: NOW).read("acme", ORDERS)
+        read = await read_referenced(server, "acme", ORDERS)
         assert read is not None
         assert (dict(read.fields), read.foreign) == ({}, foreign)

@@ -7,8 +7,8 @@ import pytest
 
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import WebhookEndpoint
-from hookwright_operator.watch.cache import MODELS, WHOLE_SECRETS, Cache
-from hookwright_operator.watch.objects import Key, Secret, ours
+from hookwright_operator.watch.cache import Cache
+from hookwright_operator.watch.objects import MODELS, Key, Secret, ours
 
 PROJECT = Key("Project", "acme", "billing")
 ORDERS = Key("WebhookEndpoint", "acme", "orders")
@@ -322,40 +322,3 @@ def test_the_dead_are_remembered_in_bounded_number() -> None:
         cache.lose("WebhookEndpoint", endpoint(number + 1, name=f"e{number}", uid=f"uid-{number}"))
     assert len(cache._dead) <= 4096
     assert cache.see("WebhookEndpoint", endpoint(1, name="e4999", uid="uid-4999")) is None
-
-
-def labelled(number: int, version: int = 1) -> dict[str, Any]:
-    """Return a Secret with Hookwright's label that no object needs."""
-    name = f"s{number}"
-    return {"metadata": meta(name, version, labels=ours("uid-nobody")), "data": {"secret": "YQ=="}}
-
-
-def test_of_many_labelled_secrets_a_namespace_has_a_bounded_number_in_whole() -> None:
-    """The other Secrets are known by name; one that is read for its owner is kept completely, also after changes."""
-    cache = Cache()
-    for number in range(WHOLE_SECRETS + 5):
-        cache.see_secret(labelled(number))
-    kept = [cache.secret_at("acme", f"s{number}") for number in range(WHOLE_SECRETS + 5)]
-    assert [known is not None and known.partial for known in kept] == [False] * WHOLE_SECRETS + [True] * 5
-    last = WHOLE_SECRETS + 4
-    assert cache.see_secret(labelled(last)) is None
-    for body in (labelled(last), labelled(last, 2)):
-        cache.see_secret(body, needed=body["metadata"]["resourceVersion"] == "1")
-        known = cache.secret_at("acme", f"s{last}")
-        assert known is not None
-        assert known.fields == {"secret": "a"}
-    other = {**labelled(0), "metadata": {**labelled(0)["metadata"], "namespace": "other", "uid": "uid-other"}}
-    seen = cache.see_secret(other)
-    assert seen is not None
-    assert not seen.partial
-
-
-def test_a_deleted_secret_makes_room_for_another_in_whole() -> None:
-    """The number counts existing objects."""
-    cache = Cache()
-    for number in range(WHOLE_SECRETS):
-        cache.see_secret(labelled(number))
-    cache.lose_secret(labelled(0, 2))
-    seen = cache.see_secret(labelled(WHOLE_SECRETS))
-    assert seen is not None
-    assert not seen.partial

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.handlers import own
+from hookwright_operator.watch.kopf_informer import own
 from hookwright_operator.watch.objects import Key, ours
 from hookwright_operator.watch.work_queue import WorkQueue
 
@@ -56,7 +56,7 @@ async def changes(turns: list[Key]) -> AsyncIterator[Changes]:
 async def test_until_everything_was_shown_nothing_is_reconciled(changes: Changes, turns: list[Key]) -> None:
     """An endpoint that arrives before its Project has no fault, and no status may report one."""
     changes.apply("WebhookEndpoint", None, ENDPOINT)
-    changes.apply_secret(None, SECRET)
+    changes.apply(None, None, SECRET)
     await changes.queue.settled()
 
     assert turns == []
@@ -69,7 +69,7 @@ async def test_after_that_every_change_is(changes: Changes, turns: list[Key]) ->
     changes.apply("WebhookEndpoint", None, ENDPOINT)
     changes.complete = True
 
-    changes.apply_secret("ADDED", SECRET)
+    changes.apply(None, "ADDED", SECRET)
     await changes.queue.settled()
     assert turns == [ORDERS]
 
@@ -85,7 +85,7 @@ async def test_what_is_known_already_has_no_turn(changes: Changes, turns: list[K
     changes.cache.see_secret(SECRET)
 
     changes.apply("WebhookEndpoint", "MODIFIED", ENDPOINT)
-    changes.apply_secret("MODIFIED", SECRET)
+    changes.apply(None, "MODIFIED", SECRET)
     await changes.queue.settled()
     assert turns == []
 
