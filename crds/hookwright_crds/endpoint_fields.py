@@ -78,7 +78,11 @@ class RateLimit(Model):
     """The rate limit of an endpoint."""
 
     per_minute: StrictInt = Field(
-        description="Maximum attempts per minute, evenly spaced, from 1 to 60000.", ge=1, le=60_000, examples=[600]
+        title="Rate limit, attempts a minute",
+        description="Maximum attempts per minute, evenly spaced, from 1 to 60000.",
+        ge=1,
+        le=60_000,
+        examples=[600],
     )
 
 
@@ -87,6 +91,7 @@ class Pull(Model):
 
     lease: Annotated[Duration, within("lease", LEASE_BOUNDS)] = Field(
         default=DEFAULT_LEASE,
+        title="Lease of a message",
         description="How long a consumer may keep a message before it acknowledges it, if it requests no other time: "
         "from 1s to 1h.",
         examples=["30s"],
@@ -98,6 +103,7 @@ class EndpointFields(Model):
 
     url: Annotated[str, AfterValidator(check_url)] | None = Field(
         default=None,
+        title="URL of your receiver",
         description="URL of the receiver: an absolute https URL without userinfo or fragment "
         "(http only if the installation allows it). Not set for an endpoint with pull.",
         min_length=1,
@@ -120,6 +126,7 @@ class EndpointFields(Model):
     description: str = Field(default="", description="Text for people.", max_length=1024, examples=["Orders"])
     headers: Annotated[dict[HeaderName, HeaderValue], at_most(MAX_HEADERS), AfterValidator(_not_reserved)] = Field(
         default_factory=dict,
+        title="Static headers",
         description="Static headers of every delivery: at most 32, each value at most 4,096 characters. "
         "Headers that HTTP or Hookwright sets are refused. "
         "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
@@ -127,11 +134,13 @@ class EndpointFields(Model):
     )
     timeout: Annotated[Duration, within("timeout", TIMEOUT_BOUNDS)] = Field(
         default=DEFAULT_TIMEOUT,
+        title="Timeout of an attempt",
         description="Timeout of one whole attempt, from 1s to 30s; an installation can have a shorter maximum.",
         examples=["15s"],
     )
     max_in_flight: StrictInt = Field(
         default=DEFAULT_MAX_IN_FLIGHT,
+        title="Attempts in flight at once",
         description="Maximum attempts in flight at once, from 1 to 64. After an attempt timed out, "
         "at most 2 are in flight until one succeeds.",
         ge=1,
@@ -149,6 +158,7 @@ class EndpointFields(Model):
     )
     expires_at: Timestamp | None = Field(
         default=None,
+        title="Expires",
         description="When the endpoint expires; never, if not set. Then it gets no more events, its pending deliveries "
         "are discarded, and the operator deletes it if /v1 or the command line created it. The annotation "
         'hookwright.dev/deletion-protection: "true" keeps pending deliveries.',

@@ -122,7 +122,7 @@ def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
     endpoint, delivery = endpoint_path("billing", name), endpoint_path("billing", name, "deliveries", failed[0]["id"])
     return {
         "endpoint": endpoint,
-        **{tab.name: endpoint_path("billing", name, tab.name) for tab in ENDPOINT_TABS if tab.name in _ENDPOINT_PAGES},
+        **{tab: endpoint_path("billing", name, tab) for tab in ENDPOINT_TABS if tab in _ENDPOINT_PAGES},
         "delivery": delivery,
         "attempts": f"{delivery}#attempts-title",
         "pull": endpoint_path("billing", inbox),

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from support.console_browser import Shop
 from support.polling import eventually
 
-from hookwright_api.console.routes import console_routes
+from hookwright_api.console.routes import ROUTES
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_every_page_is_accessible_in_both_themes_and_at_both_widths(
     person, page = shop.person, shop.person.page
     tour = Tour(shop)
     paths = [*tour.paths(), *(tour.special_paths() if views == VIEWS else ())]
-    for route in console_routes():
+    for route in ROUTES:
         pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path.removeprefix("/console")))
         if route.method == "GET" and route.path not in _OTHERWISE and route.path != "/console/login":
             assert any(pattern.fullmatch(path.partition("?")[0]) for path in paths), route.path

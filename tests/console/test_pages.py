@@ -50,7 +50,7 @@ def change_and_suspend(admin: Person) -> None:
     page = admin.page
     admin.follow("Edit")
     page.get_by_text("More settings").click()
-    assert page.get_by_label("Headers to add or replace").input_value() == ""
+    assert page.get_by_label("Static headers").input_value() == ""
     page.get_by_label("Timeout of an attempt").fill("7s")
     page.get_by_label("Remove X-Team").check()
     admin.press("Save")
@@ -116,7 +116,7 @@ def test_a_header_value_is_given_again_for_another_host(admin: Person, receiver:
     admin.press("Save")
     expect(page.locator("#headers-fault")).to_contain_text("give the values of X-Key again")
     expect(page.get_by_label("URL of your receiver")).to_have_value(f"{receiver.url}/moved")
-    page.get_by_label("Headers to add or replace").fill("X-Key: another value")
+    page.get_by_label("Static headers").fill("X-Key: another value")
     admin.press("Save")
     page.get_by_text(f"{receiver.url}/moved").first.wait_for()
     assert "of-the-receiver" not in page.content()

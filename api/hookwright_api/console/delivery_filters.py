@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final, Self
 from urllib.parse import urlencode
 
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid
+from hookwright_runtime.problems import FieldFault, invalid
 
 PERIODS: Final = {
     "15m": ("Last 15 minutes", timedelta(minutes=15)),
     "1h": ("Last hour", timedelta(hours=1)),
     "24h": ("Last 24 hours", timedelta(hours=24)),
     "7d": ("Last 7 days", timedelta(days=7)),
+    "30d": ("Last 30 days", timedelta(days=30)),
 }
 """The titles and lengths of periods that end now."""
 _MOST_OFFSET: Final = 14 * 60
@@ -22,18 +23,12 @@ _LONGEST: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFilters:
-    """The filters; an empty one has no effect.
+    """The filters as texts of a form; an empty one has no effect.
 
     Attributes:
-        status: state of the delivery.
-        type: event type.
-        message_id: ``messageId`` of the event.
-        event_id: id of the event.
         period: a key of `PERIODS`; without effect if ``since`` is given.
         since: begin as the browser's field has it, without a zone.
         since_offset: minutes by which that is ahead of UTC; empty without a script, then it is UTC.
-        until: end, like ``since``.
-        until_offset: like ``since_offset``.
     """
 
     status: str = ""
@@ -49,7 +44,7 @@ class DeliveryFilters:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Self:
         """Return the filters of a page's query."""
-        return cls(**{one.name: query.get(one.name, "").strip()[:_LONGEST] for one in fields(cls)})
+        return cls(**{field.name: query.get(field.name, "").strip()[:_LONGEST] for field in fields(cls)})
 
     @property
     def chosen(self) -> bool:
@@ -63,8 +58,8 @@ class DeliveryFilters:
 
     def query(self, **more: str) -> str:
         """Return the query of a page with the same filters."""
-        given = {**asdict(self), **more}
-        return urlencode({name: value for name, value in given.items() if value})
+        texts = {**asdict(self), **more}
+        return urlencode({name: value for name, value in texts.items() if value})
 
     def conditions(self, now: datetime) -> dict[str, str]:
         """Return the conditions of ``GET /v1/deliveries``.
@@ -72,27 +67,20 @@ class DeliveryFilters:
         Raises:
             ProblemError: 422, a time cannot be read.
         """
-        since = self.since and rfc3339(moment_of("since", self.since, self.since_offset))
+        since = self.since and _rfc3339(moment_of("since", self.since, self.since_offset))
         if not since and self.period in PERIODS:
-            since = rfc3339(now - PERIODS[self.period][1])
-        until = self.until and rfc3339(moment_of("until", self.until, self.until_offset))
-        wanted = {
-            "status": self.status,
-            "type": self.type,
-            "message_id": self.message_id,
-            "event_id": self.event_id,
-            "since": since,
-            "until": until,
-        }
-        return {name: value for name, value in wanted.items() if value}
+            since = _rfc3339(now - PERIODS[self.period][1])
+        until = self.until and _rfc3339(moment_of("until", self.until, self.until_offset))
+        conditions = {name: getattr(self, name) for name in ("status", "type", "message_id", "event_id")}
+        return {name: value for name, value in {**conditions, "since": since, "until": until}.items() if value}
 
 
-def moment_of(field: str, written: str, offset: str) -> datetime:
+def moment_of(field: str, text: str, offset: str) -> datetime:
     """Return the moment of a field for date and time.
 
     Args:
         field: its name in the error.
-        written: the value, such as ``2026-01-31T12:00``.
+        text: the value, such as ``2026-01-31T12:00``.
         offset: minutes by which it is ahead of UTC; empty means none.
 
     Raises:
@@ -101,16 +89,11 @@ def moment_of(field: str, written: str, offset: str) -> datetime:
     try:
         minutes = int(offset or "0")
         ahead = timezone(timedelta(minutes=max(-_MOST_OFFSET, min(_MOST_OFFSET, minutes))))
-        moment = datetime.fromisoformat(written)
+        moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=ahead)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _wrong_time(field) from None
+        raise invalid(FieldFault(field, "must be a date and a time, such as 2026-01-31T12:00")) from None
 
 
-def _wrong_time(field: str) -> ProblemError:
-    return invalid(FieldFault(field, "must be a date and a time, such as 2026-01-31T12:00"))
-
-
-def rfc3339(moment: datetime) -> str:
-    """Return a moment as ``/v1`` takes it."""
+def _rfc3339(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,23 +1,31 @@
-"""Pure: the fields of a submitted form (application/x-www-form-urlencoded), and their bounds."""
+"""Pure: the fields of a form, derived from the class of a request, and a submitted form with its faults."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from hookwright_api.console.delivery_filters import moment_of
+from hookwright_crds.documents import in_snake_case
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
+from hookwright_runtime.validation import from_validation
 
 MEDIA: Final = "application/x-www-form-urlencoded"
 _MAX_FIELDS: Final = 500
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_SEPARATOR: Final = re.compile("[:=]")
+_KINDS: Final = {"boolean": "flag", "integer": "number", "object": "pairs", "array": "lines", "string": "text"}
+_ATTRIBUTES: Final = {"min": "minimum", "max": "maximum", "minlength": "minLength", "maxlength": "maxLength"}
+"""The attributes of HTML for the bounds of a schema."""
+
+M = TypeVar("M", bound=BaseModel)
 
 
-class Form:
-    """The fields of a form. Browsers omit unchecked boxes, so a missing field is empty."""
-
-    def __init__(self, fields: Mapping[str, Sequence[str]] | None = None) -> None:
-        self._fields = dict(fields or {})
+class Form(dict[str, list[str]]):
+    """The values of a form, by the names of its fields. Browsers omit unchecked boxes, so a missing field is empty."""
 
     @classmethod
     def of(cls, body: bytes) -> "Form":
@@ -36,7 +44,7 @@ class Form:
 
     def raw(self, name: str) -> str:
         """Return the value of a field unchanged, such as a password."""
-        return next(iter(self._fields.get(name, ())), "")
+        return next(iter(self.get(name, ())), "")
 
     def text(self, name: str) -> str:
         """Return the value of a field without surrounding white space."""
@@ -44,45 +52,190 @@ class Form:
 
     def all(self, name: str) -> list[str]:
         """Return every value of a field, such as that of a group of boxes."""
-        return list(self._fields.get(name, ()))
+        return self.get(name, [])
 
-    def flag(self, name: str) -> bool:
-        """Return whether a box is checked."""
-        return name in self._fields
-
-    def pairs(self, name: str, separator: str) -> dict[str, str]:
-        """Return the pairs of a text area that has one pair on each line, such as ``Name: value``.
+    def lines(self, name: str) -> list[str]:
+        """Return the lines of a text area, also empty ones.
 
         Raises:
-            ProblemError: 422, there are too many lines, a line has no separator, or two lines have the same name.
+            ProblemError: 422, there are too many.
         """
-        found: dict[str, str] = {}
         lines = self.raw(name).splitlines()
         if len(lines) > _MAX_FIELDS:
             raise invalid(FieldFault(name, f"must have at most {_MAX_FIELDS} lines"))
-        for number, line in enumerate(lines, 1):
+        return lines
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """Return the pairs of a text area that has one pair on each line: ``name: value`` or ``name=value``.
+
+        Raises:
+            ProblemError: 422, there are too many lines, a line is no pair, or two lines have the same name.
+        """
+        pairs: dict[str, str] = {}
+        for number, line in enumerate(self.lines(name), 1):
             if not line.strip():
                 continue
-            key, has_separator, value = line.partition(separator)
-            if not has_separator or not key.strip():
-                raise invalid(FieldFault(name, f"line {number} must have the form name{separator} value"))
-            if key.strip() in found:
-                raise invalid(FieldFault(name, f"line {number} repeats the name {key.strip()}"))
-            found[key.strip()] = value.strip()
-        return found
+            key, *values = (part.strip() for part in _SEPARATOR.split(line, maxsplit=1))
+            if not values or not key:
+                raise invalid(FieldFault(name, f"line {number} must have the form name: value"))
+            if key in pairs:
+                raise invalid(FieldFault(name, f"line {number} repeats the name {key}"))
+            pairs[key] = values[0]
+        return pairs
+
+
+class FormField(NamedTuple):
+    """A field of a form, as the class of a request describes it.
+
+    Attributes:
+        name: of the field; that of a field of an object follows the object's name and a period.
+        kind: ``text``, ``password``, ``number``, ``time``, ``choice``, ``choices``, ``flag``, ``lines`` or ``pairs``.
+        help: the description.
+        example: a JSON value; empty if there is none.
+        bounds: attributes of HTML.
+        options: of a choice.
+        default: the JSON value of a field that is not set; None for an empty one.
+        is_optional: the field may be empty, and then has no value.
+    """
+
+    name: str
+    kind: str
+    label: str
+    help: str
+    example: Any
+    bounds: Mapping[str, int]
+    options: Sequence[str]
+    default: Any
+    is_optional: bool
+
+    @property
+    def placeholder(self) -> str:
+        """An example of an empty field."""
+        return next(iter(_lines(self.example)), "") if self.kind in ("lines", "pairs") else str(self.example)
+
+    def value(self, document: Mapping[str, Any]) -> Any:
+        """Return the JSON value of the field in a document; an absent field has its default."""
+        value: Any = document
+        for part in self.name.split("."):
+            value = (value or {}).get(part)
+        return self.default if value is None else value
+
+    def values(self, document: Mapping[str, Any]) -> list[str]:
+        """Return the values of the field in a form that shows a document."""
+        value = self.value(document)
+        match self.kind:
+            case "choices":
+                return [*(value or ())]
+            case "flag":
+                return ["on"] if value else []
+            case "lines" | "pairs":
+                return ["\n".join(_lines(value))]
+            case "time":
+                # A time in UTC, as the value of a field of the type datetime-local.
+                return [(value or "").removesuffix("Z")]
+        return ["" if value is None else str(value)]
+
+    def read(self, form: Form) -> Any:
+        """Return the value in a form as that of a request; None if it is empty.
+
+        Raises:
+            ProblemError: 422, a time or a line of a text area cannot be read.
+        """
+        match self.kind:
+            case "choices" | "lines":
+                return form.all(self.name) if self.options else [line for line in form.lines(self.name) if line.strip()]
+            case "flag":
+                return bool(form.all(self.name))
+            case "pairs":
+                return form.pairs(self.name)
+            case "time" if form.text(self.name):
+                return moment_of(self.name, form.text(self.name), "0")
+            case "number" if _NUMBER.fullmatch(form.text(self.name)):
+                return int(form.text(self.name))
+        # Other text stays, because the class of the request has the words for its fault.
+        return (form.raw(self.name) if self.kind == "password" else form.text(self.name)) or None
 
 
 @cache
-def schemas_of(model: type[BaseModel]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the JSON schema of each field of a request; that of a field that may be null is the one of its value."""
-    fields: dict[str, dict[str, Any]] = model.model_json_schema(by_alias=False)["properties"]
-    return {name: {**field, **field.get("anyOf", [{}])[0]} for name, field in fields.items()}
+def fields_of(model: type[BaseModel]) -> Mapping[str, FormField]:
+    """Return the fields of the form for a request, by name; those of an object are fields of the same form."""
+    schema = model.model_json_schema(by_alias=False)
+    return {field.name: field for field in _fields(schema, schema.get("$defs", {}), "", is_optional=False)}
 
 
-def faults_of(problem: ProblemError) -> dict[str, str]:
-    """Return the messages of a refused form by the first part of each field's path."""
-    found: dict[str, list[str]] = {}
-    for fault in problem.errors:
-        name = fault.field.partition(".")[0].partition("[")[0]
-        found.setdefault(name, []).append(fault.message)
-    return {name: "; ".join(dict.fromkeys(messages)) for name, messages in found.items()}
+def _lines(value: Any) -> list[str]:
+    return [f"{name}: {text}" for name, text in value.items()] if isinstance(value, dict) else value or []
+
+
+def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> Iterator[FormField]:
+    for name, value in schema["properties"].items():
+        node = _resolved(value, definitions)
+        optional = is_optional or name not in schema.get("required", ())
+        if "properties" in node:
+            yield from _fields(node, definitions, f"{path}{name}.", is_optional=optional)
+            continue
+        options = _resolved(node.get("items", {}), definitions).get("enum", ()) or node.get("enum", ())
+        kind = _KINDS[node["type"]]
+        if options:
+            kind = "choices" if kind == "lines" else "choice"
+        elif node.get("format") == "date-time":
+            kind = "time"
+        elif node.get("format") == "password":
+            kind = "password"
+        words = name.replace("_", " ")
+        # A field without a title of its own has one that pydantic makes from its name.
+        title = value.get("title", words.title())
+        yield FormField(
+            name=path + name,
+            kind=kind,
+            label=words.capitalize() if title == words.title() else title,
+            help=in_snake_case(node.get("description")) or "",
+            example=node.get("examples", ("",))[0],
+            bounds={attribute: node[keyword] for attribute, keyword in _ATTRIBUTES.items() if keyword in node},
+            options=options,
+            default=node.get("default"),
+            is_optional=optional and kind != "flag" and not node.get("default"),
+        )
+
+
+def _resolved(node: Any, definitions: Any) -> Any:
+    """Return a schema with that of its value if it may be null, and with the schema that it refers to."""
+    choice: dict[str, Any] = next((one for one in node.get("anyOf", ()) if one.get("type") != "null"), {})
+    own = {**choice, **node}
+    return {**definitions[own["$ref"].rpartition("/")[2]], **own} if "$ref" in own else own
+
+
+def validated(model: type[M], document: Mapping[str, Any]) -> M:
+    """Return a request or a merge patch.
+
+    Raises:
+        ProblemError: 422 that names each fault and its field.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise from_validation(error.errors(include_url=False, include_input=False)) from None
+
+
+def read_request(model: type[M], form: Form) -> M:
+    """Return the request of a form that has its fields and no others; an empty field is left out.
+
+    Raises:
+        ProblemError: 422.
+    """
+    values = {field.name: field.read(form) for field in fields_of(model).values()}
+    return validated(model, {name: value for name, value in values.items() if value is not None})
+
+
+def faults_of(problem: ProblemError | None, fields: Collection[str] = ()) -> dict[str, str]:
+    """Return the messages of a refused form by its field; a fault of an entry belongs to the field that has it.
+
+    Args:
+        problem: the refusal, if any.
+        fields: the names of fields of objects.
+    """
+    faults: dict[str, list[str]] = {}
+    for fault in problem.errors if problem else ():
+        name = fault.field.partition("[")[0]
+        faults.setdefault(name if name in fields else name.partition(".")[0], []).append(fault.message)
+    return {name: "; ".join(dict.fromkeys(messages)) for name, messages in faults.items()}

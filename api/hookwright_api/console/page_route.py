@@ -4,27 +4,27 @@ The session comes from a cookie, which browsers also send with requests that ano
 come from our origin, and have the token of its session.
 """
 
+import hmac
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.console.csrf import check_form_token, check_origin
 from hookwright_api.console.form_fields import MEDIA, Form
 from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.session_cookie import caller_in
-from hookwright_api.console.templating import HEADERS, render, see
-from hookwright_api.console.visits import Operation, Visit, begin_visit
+from hookwright_api.console.templating import HEADERS
+from hookwright_api.console.visit import TOKEN_FIELD, Operation, Visit, begin_visit, form_token_of
 from hookwright_api.http.guarded_route import BODY_LIMIT, admit, holder_of, permission_of
 from hookwright_api.services import services_of
 from hookwright_crds.permissions import ANY_USER, Permission
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.request_body import ClientGoneError
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Visit], Awaitable[Response]]
 
 LOGIN: Final = console_path("login")
 _OPEN_FORM_BYTES: Final = 16 * 1024
@@ -39,6 +39,7 @@ class ConsoleRoute:
         path: the whole path, with parameters in braces.
         method: GET or POST.
         uses: the operations of ``/v1`` that it calls.
+        again: the page of the form, which shows a refused form again with the reason; None: the reason has a page.
     """
 
     path: str
@@ -46,34 +47,75 @@ class ConsoleRoute:
     permission: Permission
     uses: tuple[Operation, ...]
     handler: Handler
+    again: Handler | None = None
 
     async def serve(self, request: Request) -> Response:
         """Answer a request."""
         # The label of the metrics.
         request.scope["route"] = self
-        services = services_of(request)
-        if not services.view.ready:
+        if not services_of(request).view.ready:
             raise unavailable("the console is starting; it has no data from the API server yet")
         if self.method == "POST":
             check_origin(request)
-        visit = Visit(uses=self.uses)
+        visit = Visit(request, self.uses)
         if not self.permission.open:
-            known = caller_in(request)
-            if known is None:
-                return _without_session(request)
-            visit = replace(visit, caller=known[0], token=known[1])
-            begin_visit(request.scope, visit)
-            await admit(request, known[0], self.permission)
+            session = caller_in(request)
+            if session is None:
+                return _without_session(visit)
+            visit.caller, visit.token = session
+            begin_visit(visit)
+            await admit(request, visit.caller, self.permission)
+        begin_visit(visit)
         if self.method == "POST":
-            form = await _read_form(request, _OPEN_FORM_BYTES if self.permission.open else BODY_LIMIT)
-            if not self.permission.open:
-                check_form_token(form, visit.token)
-            visit = replace(visit, form=form)
-        begin_visit(request.scope, visit)
-        answer = await self.handler(request)
+            visit.form = await _read_form(request, _OPEN_FORM_BYTES if self.permission.open else BODY_LIMIT)
+            if visit.token:
+                check_form_token(visit.form, visit.token)
+        answer = await self._answer(visit)
         for name, value in HEADERS.items():
             answer.headers.setdefault(name, value)
         return answer
+
+    async def _answer(self, visit: Visit) -> Response:
+        try:
+            return await self.handler(visit)
+        except ProblemError as problem:
+            if self.again is None:
+                raise
+            visit.problem = problem
+        return await self.again(visit)
+
+
+ROUTES: Final[list[ConsoleRoute]] = []
+"""Every page and action; the modules of ``routes/`` add them."""
+
+
+def check_origin(request: Request) -> None:
+    """Return if a page of this origin sent the request.
+
+    Browsers set Sec-Fetch-Site (W3C Fetch Metadata) on requests to https and localhost; scripts cannot change it. For
+    other requests, the header Origin must have our host.
+
+    Raises:
+        ProblemError: 403.
+    """
+    site = request.headers.getlist("sec-fetch-site")
+    if site == ["same-origin"]:
+        return
+    host = request.headers.get("host", "").lower()
+    origins = [origin.lower() for origin in request.headers.getlist("origin")]
+    if not site and host and origins in ([f"http://{host}"], [f"https://{host}"]):
+        return
+    raise ProblemError(403, "the form was sent by another site; nothing was done")
+
+
+def check_form_token(form: Form, session_token: str) -> None:
+    """Return if a form belongs to the session.
+
+    Raises:
+        ProblemError: 403.
+    """
+    if not hmac.compare_digest(form.raw(TOKEN_FIELD).encode(), form_token_of(session_token).encode()):
+        raise ProblemError(403, "the form belongs to another session; nothing was done. Reload the page, and repeat it")
 
 
 async def _read_form(request: Request, limit: int) -> Form:
@@ -94,49 +136,40 @@ def _parsed(body: bytes) -> Generator[None, None, Form]:
     return Form.of(body)
 
 
-def _without_session(request: Request) -> Response:
+def _without_session(visit: Visit) -> Response:
     """Lead to the login, and from there back to the page.
 
     A browser that follows a link of another site does not send the cookie (SameSite=Strict). The page that it gets then
     loads itself again, now as a request of our own site.
     """
-    headers = request.headers
-    if (headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")) == ("cross-site", "navigate"):
-        return render(request, "again.html", target=_target(request))
-    following = _target(request) if request.method == "GET" else HOME
-    query = "" if following == HOME else "?" + urlencode({"next": following})
-    return see(request, LOGIN + query)
+    request = visit.request
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    if (request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")) == ("cross-site", "navigate"):
+        return visit.render("again.html", target=target)
+    is_page = request.method == "GET" and target != HOME
+    return visit.see(LOGIN + ("?" + urlencode({"next": target}) if is_page else ""))
 
 
-def _target(request: Request) -> str:
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+def page(
+    path: str, *, uses: tuple[Operation, ...] = (), permission: Permission | None = None
+) -> Callable[[Handler], Handler]:
+    """Add a page; see the docstring of the package."""
+    return action(path, uses=uses, permission=permission, method="GET")
 
 
-class ConsoleRoutes:
-    """The routes of one module."""
+def action(
+    path: str,
+    *,
+    uses: tuple[Operation, ...],
+    permission: Permission | None = None,
+    again: Handler | None = None,
+    method: str = "POST",
+) -> Callable[[Handler], Handler]:
+    """Add an action that a form begins; its permission is that of its first operation."""
+    least_permission = permission or (permission_of(uses[0]) if uses else ANY_USER)
 
-    def __init__(self) -> None:
-        self.routes: list[ConsoleRoute] = []
+    def add(handler: Handler) -> Handler:
+        ROUTES.append(ConsoleRoute(HOME.rstrip("/") + path, method, least_permission, uses, handler, again))
+        return handler
 
-    def page(
-        self, path: str, *, uses: tuple[Operation, ...] = (), permission: Permission | None = None
-    ) -> Callable[[Handler], Handler]:
-        """Add a page; see the docstring of the package."""
-        return self._added("GET", path, uses, permission)
-
-    def action(
-        self, path: str, *, uses: tuple[Operation, ...], permission: Permission | None = None
-    ) -> Callable[[Handler], Handler]:
-        """Add an action that a form begins; its permission is that of its first operation."""
-        return self._added("POST", path, uses, permission)
-
-    def _added(
-        self, method: str, path: str, uses: tuple[Operation, ...], permission: Permission | None
-    ) -> Callable[[Handler], Handler]:
-        needed = permission or (permission_of(uses[0]) if uses else ANY_USER)
-
-        def add(handler: Handler) -> Handler:
-            self.routes.append(ConsoleRoute(HOME.rstrip("/") + path, method, needed, uses, handler))
-            return handler
-
-        return add
+    return add

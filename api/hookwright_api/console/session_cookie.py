@@ -1,21 +1,20 @@
 """The cookie that has the session token; only pages of the console get it, and no script can read it."""
 
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_api.auth.callers import Caller
 from hookwright_api.auth.session_tokens import read_token
-from hookwright_api.services import Services, services_of
+from hookwright_api.services import services_of
 
 COOKIE: Final = "hookwright_session"
-"""The name over plain http; with https it has the prefix of `_HOST_COOKIE`."""
-_HOST_COOKIE: Final = f"__Host-{COOKIE}"
-"""Browsers accept this name only with Secure, with the path / and without a domain, so no other host can set it."""
-_COOKIE_PATH: Final = "/console"
-"""The path of the name without the prefix."""
+"""The name over plain http; with https it has the prefix ``__Host-``.
+
+Browsers accept the prefix only with Secure, with the path / and without a domain, so no other host can set the cookie.
+"""
 
 
 def set_session(request: Request, response: Response, token: str, expires_at: str) -> None:
@@ -27,45 +26,25 @@ def set_session(request: Request, response: Response, token: str, expires_at: st
         token: the session token.
         expires_at: as ``/v1`` returns it.
     """
-    services = services_of(request)
-    remaining = datetime.fromisoformat(expires_at) - services.now()
-    secure = _secure(services)
-    response.set_cookie(
-        _name(secure=secure),
-        token,
-        max_age=max(0, int(remaining.total_seconds())),
-        path=_path(secure=secure),
-        secure=secure,
-        httponly=True,
-        samesite="strict",
-    )
+    remaining = datetime.fromisoformat(expires_at) - services_of(request).now()
+    response.set_cookie(value=token, max_age=max(0, int(remaining.total_seconds())), **_attributes(request))
 
 
 def remove_session(request: Request, response: Response) -> None:
     """Remove the session from the browser."""
-    secure = _secure(services_of(request))
-    response.delete_cookie(
-        _name(secure=secure), path=_path(secure=secure), secure=secure, httponly=True, samesite="strict"
-    )
+    response.delete_cookie(**_attributes(request))
 
 
-def _secure(services: Services) -> bool:
-    return not services.settings.allow_http
-
-
-def _name(*, secure: bool) -> str:
-    return _HOST_COOKIE if secure else COOKIE
-
-
-def _path(*, secure: bool) -> str:
-    return "/" if secure else _COOKIE_PATH
+def _attributes(request: Request) -> dict[str, Any]:
+    is_secure = not services_of(request).settings.allow_http
+    name, path = (f"__Host-{COOKIE}", "/") if is_secure else (COOKIE, "/console")
+    return {"key": name, "path": path, "secure": is_secure, "httponly": True, "samesite": "strict"}
 
 
 def caller_in(request: Request) -> tuple[Caller, str] | None:
     """Return the user of the request's session with its token; None without a valid session."""
     services = services_of(request)
-    name = _name(secure=_secure(services))
-    token = _token_in("; ".join(request.headers.getlist("cookie")), name)
+    token = _token_in("; ".join(request.headers.getlist("cookie")), _attributes(request)["key"])
     session = read_token(services.view, token, services.now(), services.settings.session_ttl) if token else None
     return (Caller(session.user.organization, session=session), token) if session else None
 

@@ -3,8 +3,7 @@
 import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 PREFIX: Final = "whsec_"
 STANDARD: Final = "webhook-signature"
@@ -16,8 +15,7 @@ TOLERANCE_SECONDS: Final = 300
 """The age from which receivers refuse a request."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureVerdict:
+class SignatureVerdict(NamedTuple):
     """The result for one header.
 
     Attributes:
@@ -36,12 +34,12 @@ def pasted_headers(text: str) -> dict[str, str]:
 
     Other lines have no effect.
     """
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for line in text.splitlines()[:_MOST_LINES]:
         name, colon, value = line.partition(":")
         if colon:
-            found.setdefault(name.strip().strip('"').lower(), value.strip().strip('",').strip())
-    return found
+            headers.setdefault(name.strip().strip('"').lower(), value.strip().strip('",').strip())
+    return headers
 
 
 def check_signatures(
@@ -58,73 +56,57 @@ def check_signatures(
         body: as the browser sent it.
         previous_until: until when a replaced secret signs `SERVICE`, None if none does.
     """
-    msg_id, written = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    prefix = f"{msg_id}.{written}.".encode()
-    standard_key = _standard_key(secret)
-    given = headers.get(STANDARD, "").split(maxsplit=_MOST_SIGNATURES)[:_MOST_SIGNATURES]
-
-    def standard(content: bytes) -> bool:
-        expected = "v1," + b64encode(hmac.digest(standard_key, prefix + content, "sha256")).decode()
-        return _matches(given, expected)
-
-    def service(content: bytes) -> bool:
-        return _matches([headers.get(SERVICE, "")], hmac.digest(secret.encode(), content, "sha256").hex())
-
+    msg_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    prefix, key = f"{msg_id}.{timestamp}.".encode(), b64decode(secret.removeprefix(PREFIX))
     bodies = _possible_bodies(body)
-    found = [_verdict(STANDARD, bool(given), [note for note, content in bodies if standard(content)])]
-    if given and not (msg_id and written):
+    signatures = headers.get(STANDARD, "").split(maxsplit=_MOST_SIGNATURES)[:_MOST_SIGNATURES]
+    digests = {hmac.digest(key, prefix + content, "sha256"): note for content, note in bodies.items()}
+    standard = _verdict(
+        STANDARD, signatures, {f"v1,{b64encode(digest).decode()}": note for digest, note in digests.items()}
+    )
+    if signatures and not (msg_id and timestamp):
         sentence = "It covers webhook-id and webhook-timestamp too. Paste these two headers."
-        found = [SignatureVerdict(STANDARD, "bad", sentence)]
-    verdict = _verdict(SERVICE, SERVICE in headers, [note for note, content in bodies if service(content)])
-    if verdict.state == "bad" and previous_until:
+        standard = SignatureVerdict(STANDARD, "bad", sentence)
+    expected = {hmac.digest(secret.encode(), content, "sha256").hex(): note for content, note in bodies.items()}
+    service = _verdict(SERVICE, [headers[SERVICE]] if SERVICE in headers else [], expected)
+    if service.state == "bad" and previous_until:
         sentence = f"It cannot be checked before {previous_until}: until then the replaced secret makes it."
-        verdict = SignatureVerdict(SERVICE, "unknown", sentence)
-    return [*found, verdict]
+        service = SignatureVerdict(SERVICE, "unknown", sentence)
+    return [standard, service]
 
 
 def age_sentence(headers: Mapping[str, str], now: float) -> str:
     """Return how old the pasted request is, and what receivers make of that; '' if it has no time."""
-    written = headers.get("webhook-timestamp", "")
-    if not (written.isascii() and written.isdigit() and len(written) <= len(str(2**40))):
+    timestamp = headers.get("webhook-timestamp", "")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= len(str(2**40))):
         return ""
-    age = round(now - int(written))
-    shown = f"{abs(age)} s" if abs(age) < 600 else f"{abs(age) // 60:,} min"
+    age = round(now - int(timestamp))
+    length = f"{abs(age)} s" if abs(age) < 600 else f"{abs(age) // 60:,} min"
     direction = "ago" if age >= 0 else "in the future"
     if abs(age) <= TOLERANCE_SECONDS:
-        return f"It was signed {shown} {direction}; receivers accept it."
-    return f"It was signed {shown} {direction}. Receivers refuse it now, because it is older than 5 minutes."
+        return f"It was signed {length} {direction}; receivers accept it."
+    return f"It was signed {length} {direction}. Receivers refuse it now, because it is older than 5 minutes."
 
 
-def _verdict(header: str, present: bool, matching: Sequence[str]) -> SignatureVerdict:  # noqa: FBT001
-    if not present:
+def _verdict(header: str, values: Sequence[str], expected: Mapping[str, str]) -> SignatureVerdict:
+    """Return the result for the values of a header; each expected value has a note about its body."""
+    if not values:
         return SignatureVerdict(header, "absent", "The pasted headers do not have it.")
-    if not matching:
-        return SignatureVerdict(header, "bad", "It does not match this body and the secret of this endpoint.")
-    return SignatureVerdict(header, "good", f"It matches.{' ' if matching[0] else ''}{matching[0]}")
+    for signature, note in expected.items():
+        if any([hmac.compare_digest(value.encode(), signature.encode()) for value in values]):  # noqa: C419 - all of them
+            return SignatureVerdict(header, "good", f"It matches. {note}".strip())
+    return SignatureVerdict(header, "bad", "It does not match this body and the secret of this endpoint.")
 
 
-def _possible_bodies(body: str) -> list[tuple[str, bytes]]:
-    """Return the texts that a person may mean, each with a note; the first is the most likely."""
+def _possible_bodies(body: str) -> dict[bytes, str]:
+    """Return the bodies that a person may mean, each with a note; the first is the most likely."""
     unix = body.replace("\r\n", "\n")
     stripped = unix.strip("\n")
-    candidates = {
-        unix: "",
-        unix.replace("\n", "\r\n"): "",
-        stripped: "The pasted body has an empty line that was not sent.",
-        stripped.replace("\n", "\r\n"): "The pasted body has an empty line that was not sent.",
-        f"{stripped}\n": "The sent body ends with a line feed that the pasted one lacks.",
+    empty_line = "The pasted body has an empty line that was not sent."
+    return {
+        unix.encode(): "",
+        unix.replace("\n", "\r\n").encode(): "",
+        stripped.encode(): empty_line,
+        stripped.replace("\n", "\r\n").encode(): empty_line,
+        f"{stripped}\n".encode(): "The sent body ends with a line feed that the pasted one lacks.",
     }
-    return [(note, text.encode()) for text, note in candidates.items()]
-
-
-def _matches(values: Sequence[str], expected: str) -> bool:
-    return any([hmac.compare_digest(value.encode(), expected.encode()) for value in values])  # noqa: C419 - all of them
-
-
-def _standard_key(secret: str) -> bytes:
-    try:
-        return b64decode(secret.removeprefix(PREFIX), validate=True)
-    except ValueError:
-        # Not chained: the text of a decoding error may quote its input.
-        pass
-    raise ValueError("the signing secret is not base64")

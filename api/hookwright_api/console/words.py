@@ -1,10 +1,11 @@
 """Pure: the words that people read instead of statuses, reasons and codes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from hookwright_crds.resources import WebhookEndpoint
+from hookwright_api.view.table_records import EndpointRecord
+from hookwright_crds.conditions import Condition
 
 
 class StatusWord(NamedTuple):
@@ -29,7 +30,6 @@ ENDPOINT_STATUSES: Final = {
     "pending": StatusWord("Being set up", "warn", "The operator has not set up the endpoint yet."),
 }
 """By the status of ``/v1``."""
-
 _PULLED_ENDPOINTS: Final = {
     "active": "Messages wait until a consumer takes them.",
     "failing": "The last message was refused, or its lease ended. It is due again by the retry schedule.",
@@ -45,17 +45,15 @@ DELIVERY_STATES: Final = {
     "discarded": StatusWord("Discarded", "quiet", "The endpoint was deleted or expired before the delivery succeeded."),
 }
 """By the state of a delivery."""
-
-PENDING_TITLE: Final = "Pending or retrying"
-"""The title of pending deliveries, tried or not, where one word stands for both."""
-_RETRYING: Final = StatusWord("Retrying", "warn", "The last attempt failed. Another one follows.")
-
 _PULLED_DELIVERIES: Final = {
     "pending": "It waits for a consumer, or a consumer has it.",
     "delivered": "A consumer acknowledged it.",
     "failed": "No consumer gets it any more. You can send it again.",
 }
 """The sentences of messages that consumers take."""
+PENDING_TITLE: Final = "Pending or retrying"
+"""The title of pending deliveries, tried or not, where one word stands for both."""
+_RETRYING: Final = StatusWord("Retrying", "warn", "The last attempt failed. Another one follows.")
 
 CONDITIONS: Final = {
     "Ready": ("Set up", "Not set up"),
@@ -80,55 +78,31 @@ _ADVICE: Final = {
     500: "If it happens again, tell your administrator the request id below.",
     503: "Your data is safe. Wait a moment, then reload the page.",
 }
-
-
 MOST_COUNTED: Final = 10_000
 """Messages of each kind that ``/v1`` counts at most."""
 
 
-class ConditionWord(NamedTuple):
-    """A condition for people."""
-
-    type: str
-    title: str
-    tone: str
-    reason: str
-    message: str
-    since: datetime
-
-
-def conditions_of(endpoint: WebhookEndpoint) -> list[ConditionWord]:
-    """Return the conditions of an endpoint in words, the ones that need attention first."""
-    titles = CONDITIONS | (_PULLED_CONDITIONS if endpoint.spec.pull else {})
-    found = []
-    for known in endpoint.status.conditions:
-        when_true, when_false = titles.get(known.type, (known.type, f"not {known.type}"))
-        not_known = _UNKNOWN.get(known.type, f"{known.type} is not known yet")
-        title = {"True": when_true, "False": when_false}.get(known.status, not_known)
-        unknown = known.status == "Unknown"
-        tone = "quiet" if unknown else "bad" if _BAD_IF.get(known.type) == known.status else "good"
-        found.append(ConditionWord(known.type, title, tone, known.reason, known.message, known.last_transition_time))
-    return sorted(found, key=lambda word: word.tone != "bad")
+def conditions_of(record: EndpointRecord) -> list[tuple[Condition, str, str]]:
+    """Return each condition of an endpoint with its title and its tone, those that need attention first."""
+    titles = CONDITIONS | (_PULLED_CONDITIONS if record.endpoint.spec.pull else {})
+    words = []
+    for condition in record.endpoint.status.conditions:
+        kind, status = condition.type, condition.status
+        when_true, when_false = titles.get(kind, (kind, f"not {kind}"))
+        unknown = _UNKNOWN.get(kind, f"{kind} is not known yet")
+        tone = "quiet" if status == "Unknown" else "bad" if _BAD_IF.get(kind) == status else "good"
+        words.append((condition, {"True": when_true, "False": when_false}.get(status, unknown), tone))
+    return sorted(words, key=lambda word: word[2] != "bad")
 
 
-def is_tried(endpoint: WebhookEndpoint) -> bool:
-    """Return whether an attempt for the endpoint was made."""
-    deliveries = endpoint.status.deliveries
-    return deliveries is not None and deliveries.last_attempt_time is not None
-
-
-def endpoint_word(status: str, *, pulled: bool = False, tried: bool = True) -> StatusWord:
-    """Return the words for the status of an endpoint.
-
-    Args:
-        status: of ``/v1``.
-        pulled: consumers take its messages.
-        tried: an attempt was made.
-    """
-    word = ENDPOINT_STATUSES.get(status, StatusWord(status, "quiet", ""))
-    if status == "active" and not tried:
-        word = word._replace(sentence="The endpoint is set up, and not tried yet.")
-    return word._replace(sentence=_PULLED_ENDPOINTS.get(status, word.sentence)) if pulled else word
+def endpoint_word(record: EndpointRecord) -> StatusWord:
+    """Return the words for the status of an endpoint."""
+    word, deliveries = ENDPOINT_STATUSES[record.status], record.endpoint.status.deliveries
+    if record.endpoint.spec.pull:
+        return word._replace(sentence=_PULLED_ENDPOINTS.get(record.status, word.sentence))
+    if record.status == "active" and (deliveries is None or deliveries.last_attempt_time is None):
+        return word._replace(sentence="The endpoint is set up, and not tried yet.")
+    return word
 
 
 def pending_title(status: str) -> str:
@@ -141,16 +115,14 @@ def has_failed(attempt: Mapping[str, Any]) -> bool:
     return (attempt["statusCode"] or 0) // 100 != 2
 
 
-def delivery_word(
-    state: str, *, pulled: bool = False, attempts: Sequence[Mapping[str, Any]] | None = None
-) -> StatusWord:
-    """Return the words for the state of a delivery.
+def delivery_word(delivery: Mapping[str, Any], *, pulled: bool = False) -> StatusWord:
+    """Return the words for the state of a delivery of ``/v1``; after a failed attempt, a pending one waits for a retry.
 
     Args:
-        state: of ``/v1``.
+        delivery: as ``/v1`` returns it.
         pulled: it is a message that consumers take.
-        attempts: those of the delivery; after a failed one, a pending delivery waits for a retry.
     """
+    state, attempts = delivery["status"], delivery["attempts"]
     word = DELIVERY_STATES.get(state, StatusWord(state, "quiet", ""))
     if state == "pending" and attempts and has_failed(attempts[-1]):
         word = _RETRYING
@@ -164,8 +136,7 @@ def advice(status: int) -> str:
 
 def utc(moment: datetime | str) -> datetime:
     """Return a moment, or one that ``/v1`` has written, in UTC."""
-    found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    return found.astimezone(UTC)
+    return (datetime.fromisoformat(moment) if isinstance(moment, str) else moment).astimezone(UTC)
 
 
 def shown_number(number: float) -> str:
@@ -197,10 +168,5 @@ def percent(part: int, whole: int) -> str:
 
 def sentence_of(detail: str) -> str:
     """Return a message of ``/v1`` with a capital letter and a full stop."""
-    text = capital(detail)
+    text = f"{detail[:1].upper()}{detail[1:]}"
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def capital(text: str) -> str:
-    """Return a text that begins with a capital letter."""
-    return f"{text[:1].upper()}{text[1:]}"

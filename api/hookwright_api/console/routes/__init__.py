@@ -1,34 +1,16 @@
-"""The pages of the console, one module per subject."""
+"""The pages of the console, one module per subject; each adds its routes to `ROUTES`."""
 
-from hookwright_api.console.page_route import ConsoleRoute
-from hookwright_api.console.routes import (
+from hookwright_api.console.page_route import ROUTES
+from hookwright_api.console.routes import (  # noqa: F401 - each adds its routes
     deliveries,
-    endpoint_forms,
     endpoints,
     keys,
     organization,
     projects,
     replays,
     sessions,
-    statistics,
     test_events,
     verification,
 )
 
-
-def console_routes() -> tuple[ConsoleRoute, ...]:
-    """Return every page and action."""
-    modules = (
-        sessions,
-        organization,
-        projects,
-        keys,
-        test_events,
-        endpoint_forms,
-        endpoints,
-        deliveries,
-        replays,
-        statistics,
-        verification,
-    )
-    return tuple(route for module in modules for route in module.console.routes)
+__all__ = ["ROUTES"]

@@ -1,134 +1,201 @@
-"""The pages of one endpoint: its state, its configuration, its signing secret, and what changes it."""
+"""The pages of one endpoint: its state, configuration, charts and signing secret, and the forms that change it."""
 
-from collections.abc import Mapping
-from secrets import token_hex
-from typing import Any
+import asyncio
+import shlex
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
-from pydantic import ValidationError
-from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.console.form_fields import faults_of
-from hookwright_api.console.lookup import endpoint_of
-from hookwright_api.console.navigation import console_path, endpoint_path
-from hookwright_api.console.operations import attempt, call
-from hookwright_api.console.ownership import ownership_of
-from hookwright_api.console.page_route import ConsoleRoutes
-from hookwright_api.console.templating import render, see
-from hookwright_api.console.visits import form_of
-from hookwright_api.rendering import own_labels
-from hookwright_api.routes.webhooks import delete_webhook, get_secret, get_webhook, rotate_secret, update_webhook
-from hookwright_crds.documents.webhook_bodies import RotationRequest, WebhookPatch
+from hookwright_api.console import webhook_form
+from hookwright_api.console.charts import HEIGHT, WIDTH, WINDOWS, charts_of
+from hookwright_api.console.form_fields import Form, fields_of, read_request, validated
+from hookwright_api.console.navigation import console_path
+from hookwright_api.console.page_route import action, page
+from hookwright_api.console.visit import Visit, attempt
+from hookwright_api.console.webhook_form import FIELDS, applied_fields, document_in, form_of, patch_in
+from hookwright_api.routes.operator_routes import get_webhook_statistics
+from hookwright_api.routes.webhooks import (
+    create_webhook,
+    delete_webhook,
+    get_secret,
+    get_webhook,
+    rotate_secret,
+    update_webhook,
+)
+from hookwright_api.webhook_operations.webhook_changes import read_live
+from hookwright_api.webhook_operations.webhook_document import document_of, etag_of, merged, owner_of
+from hookwright_crds.documents.webhook_bodies import RotationRequest, WebhookPatch, WebhookRequest
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS
 from hookwright_crds.permissions import EDIT, MANAGE
-from hookwright_runtime.problems import ProblemError
-from hookwright_runtime.validation import from_validation
+from hookwright_runtime.problems import Code, ProblemError
 
-console = ConsoleRoutes()
+_ENDPOINT: Final = "/projects/{project}/endpoints/{endpoint}"
+_NEW: Final = "/projects/{project}/new-endpoint"
+_EDIT: Final = _ENDPOINT + "/edit"
+_DEFAULT_WINDOW: Final = "24h"
+_LIVE_SECONDS: Final = 1.0
+"""Time limit for the API server, so that the pages of an endpoint are shown without it."""
 
-_ENDPOINT = "/projects/{project}/endpoints/{endpoint}"
+
+class Ownership(NamedTuple):
+    """Who may change an endpoint.
+
+    Attributes:
+        manager: the field manager or the tool that owns the fields; empty if `/v1` owns them.
+        edit_command: changes the endpoint.
+    """
+
+    manager: str
+    edit_command: str
 
 
-async def _page(request: Request, template: str, problem: ProblemError | None = None, **context: Any) -> Response:
-    """Return a page of the endpoint; with a problem, its message is at the top."""
-    project, endpoint = endpoint_of(request)
-    return render(
-        request,
-        template,
-        problem.status if problem else 200,
-        project=project,
-        endpoint=endpoint,
-        problem=problem,
-        faults=faults_of(problem) if problem else {},
-        owner=await ownership_of(request, endpoint),
-        request_key=token_hex(16),
-        **context,
+async def ownership_of(visit: Visit) -> Ownership:
+    """Return the owner, by the field managers; without the API server, by the labels that the view keeps."""
+    identity = visit.endpoint.identity
+    live = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LIVE_SECONDS):
+            live, _ = await attempt(read_live(visit.services, identity))
+    manager = (owner_of(live) or "") if live is not None else identity.declared_by
+    name = f"{shlex.quote(identity.name)} -n {shlex.quote(identity.namespace)}"
+    return Ownership(manager, f"kubectl edit webhookendpoint {name}")
+
+
+async def _page(visit: Visit, template: str, **context: Any) -> Response:
+    return visit.render(template, owner=await ownership_of(visit), **context)
+
+
+@page(_ENDPOINT, uses=(get_webhook,))
+async def show_endpoint(visit: Visit) -> Response:
+    """Show the state of an endpoint in words, and its counts."""
+    return await _page(visit, "endpoint.html")
+
+
+@page(_ENDPOINT + "/configuration", uses=(get_webhook,))
+async def show_configuration(visit: Visit) -> Response:
+    """Show how deliveries are answer."""
+    document = document_of(visit.endpoint.endpoint)
+    visible = {name: value for name, value in document.items() if name not in HIDDEN_FIELDS}
+    hidden_names = {name: sorted(document[name]) for name in HIDDEN_FIELDS}
+    return await _page(
+        visit, "configuration.html", fields=applied_fields(document), document={**visible, **hidden_names}
     )
 
 
-@console.page(_ENDPOINT, uses=(get_webhook,))
-async def show_endpoint(request: Request) -> Response:
-    """Show the state of an endpoint in words, and its counts."""
-    return await _page(request, "endpoint.html")
-
-
-@console.page(_ENDPOINT + "/configuration", uses=(get_webhook,))
-async def show_configuration(request: Request) -> Response:
-    """Show how deliveries are made."""
-    _, endpoint = endpoint_of(request)
-    return await _page(request, "configuration.html", labels=own_labels(endpoint.endpoint.metadata.labels))
-
-
-@console.action(_ENDPOINT + "/suspend", uses=(update_webhook,))
-async def suspend(request: Request) -> Response:
+@action(_ENDPOINT + "/suspend", uses=(update_webhook,))
+async def suspend(visit: Visit) -> Response:
     """Suspend deliveries."""
-    return await _enable(request, enabled=False, notice="endpoint-suspended")
+    await visit.call_endpoint(update_webhook, WebhookPatch(enabled=False))
+    return visit.see(visit.here, notice="endpoint-suspended")
 
 
-@console.action(_ENDPOINT + "/resume", uses=(update_webhook,))
-async def resume(request: Request) -> Response:
+@action(_ENDPOINT + "/resume", uses=(update_webhook,))
+async def resume(visit: Visit) -> Response:
     """Resume deliveries."""
-    return await _enable(request, enabled=True, notice="endpoint-resumed")
+    await visit.call_endpoint(update_webhook, WebhookPatch(enabled=True))
+    return visit.see(visit.here, notice="endpoint-resumed")
 
 
-async def _enable(request: Request, *, enabled: bool, notice: str) -> Response:
-    project, endpoint = endpoint_of(request)
-    name = endpoint.identity.name
-    await call(request, update_webhook, name, WebhookPatch(enabled=enabled), project=project.identity.name)
-    return see(request, endpoint_path(project.identity.name, name), notice=notice)
-
-
-@console.page(_ENDPOINT + "/delete", permission=MANAGE)
-async def ask_deletion(request: Request) -> Response:
+@page(_ENDPOINT + "/delete", permission=MANAGE)
+async def ask_deletion(visit: Visit) -> Response:
     """Show what the deletion discards."""
-    return await _page(request, "delete_endpoint.html")
+    return await _page(visit, "delete_endpoint.html")
 
 
-@console.action(_ENDPOINT + "/delete", uses=(delete_webhook,))
-async def remove_endpoint(request: Request) -> Response:
+@action(_ENDPOINT + "/delete", uses=(delete_webhook,), again=ask_deletion)
+async def remove_endpoint(visit: Visit) -> Response:
     """Delete an endpoint."""
-    project, endpoint = endpoint_of(request)
-    try:
-        await call(request, delete_webhook, endpoint.identity.name, project=project.identity.name)
-    except ProblemError as problem:
-        if problem.status != 409:
-            raise
-        return await _page(request, "delete_endpoint.html", problem)
-    return see(request, console_path("projects", project.identity.name), notice="endpoint-deleted")
+    await visit.call_endpoint(delete_webhook)
+    return visit.see(console_path("projects", visit.project.identity.name), notice="endpoint-deleted")
 
 
-@console.page(_ENDPOINT + "/secret", permission=EDIT)
-async def show_secret_page(request: Request) -> Response:
-    """Show how the secret is made and rotated; the secret itself is read by `reveal_secret`."""
-    return await _page(request, "secret.html", made=None, rotated=False)
+@page(_ENDPOINT + "/secret", permission=EDIT)
+async def show_secret_page(visit: Visit) -> Response:
+    """Show how the secret is answer and rotated; the secret itself is read by `reveal_secret`."""
+    return await _secret(visit)
 
 
-@console.action(_ENDPOINT + "/secret/reveal", uses=(get_secret,))
-async def reveal_secret(request: Request) -> Response:
+async def _secret(visit: Visit, *, answer: Any = None, is_rotated: bool = False) -> Response:
+    fields, overlap = fields_of(RotationRequest), visit.endpoint.endpoint.spec.signing.overlap
+    form = Form({"overlap": [visit.form.text("overlap") or overlap]})
+    return await _page(visit, "secret.html", form=form, fields=fields, answer=answer, is_rotated=is_rotated)
+
+
+@action(_ENDPOINT + "/secret/reveal", uses=(get_secret,), again=show_secret_page)
+async def reveal_secret(visit: Visit) -> Response:
     """Show the secret; the audit log has a line for it."""
-    project, endpoint = endpoint_of(request)
-    made, problem = await attempt(call(request, get_secret, endpoint.identity.name, project=project.identity.name))
-    return await _page(request, "secret.html", problem, made=made, rotated=False)
+    return await _secret(visit, answer=await visit.call_endpoint(get_secret))
 
 
-@console.action(_ENDPOINT + "/secret/rotate", uses=(rotate_secret,))
-async def make_secret(request: Request) -> Response:
+@action(_ENDPOINT + "/secret/rotate", uses=(rotate_secret,), again=show_secret_page)
+async def make_secret(visit: Visit) -> Response:
     """Rotate the secret, and show the new one."""
-    project, endpoint = endpoint_of(request)
-    form = form_of(request)
-    made: Mapping[str, Any] | None = None
-    problem = None
+    body, request_key = read_request(RotationRequest, visit.form), visit.form.text("request_key") or None
+    answer = await visit.call_endpoint(rotate_secret, body=body, idempotency_key=request_key)
+    return await _secret(visit, answer=answer, is_rotated=True)
+
+
+@page(_ENDPOINT + "/statistics", uses=(get_webhook_statistics,))
+async def show_statistics(visit: Visit) -> Response:
+    """Show deliveries and latencies of an hour, a day or a week; the endpoint's first page includes them too."""
+    window = visit.query.get("window", _DEFAULT_WINDOW)
+    window = window if window in WINDOWS else _DEFAULT_WINDOW
+    statistics, problem = await attempt(visit.call_endpoint(get_webhook_statistics, window=window))
+    return visit.render(
+        "statistics.html",
+        window=window,
+        windows=WINDOWS,
+        charts=charts_of(statistics) if statistics else None,
+        statistics=statistics or {},
+        now=visit.services.now(),
+        size=(WIDTH, HEIGHT),
+        problem=problem,
+    )
+
+
+def _form(visit: Visit, template: str, document: dict[str, Any], **context: Any) -> Response:
+    form = visit.form or form_of(document)
+    hidden_names = {name: sorted(document.get(name, ())) for name in HIDDEN_FIELDS}
+    return visit.render(template, form=form, fields=FIELDS, rules=webhook_form, hidden=hidden_names, **context)
+
+
+@page(_NEW, permission=MANAGE)
+async def show_new_endpoint(visit: Visit) -> Response:
+    """Show the form for an endpoint."""
+    return _form(visit, "new_endpoint.html", {})
+
+
+@action(_NEW, uses=(create_webhook,), again=show_new_endpoint)
+async def make_endpoint(visit: Visit) -> Response:
+    """Create an endpoint, and show its signing secret."""
+    body = validated(WebhookRequest, merged({}, document_in(visit.form)))
+    options = {"project": visit.project.identity.name, "idempotency_key": visit.form.text("request_key") or None}
     try:
-        body = RotationRequest.model_validate({"overlap": form.text("overlap")} if form.text("overlap") else {})
-        made = await call(
-            request,
-            rotate_secret,
-            endpoint.identity.name,
-            body=body,
-            project=project.identity.name,
-            idempotency_key=form.text("request_key") or None,
-        )
-    except ValidationError as error:
-        problem = from_validation(error.errors(include_url=False, include_input=False))
-    except ProblemError as refused:
-        problem = refused
-    return await _page(request, "secret.html", problem, made=made, rotated=made is not None)
+        answer = await visit.call(create_webhook, body, **options)
+    except ProblemError as problem:
+        if problem.code is not Code.IDEMPOTENCY_KEY_REUSED:
+            raise
+        raise ProblemError(
+            409,
+            "your first request created the endpoint, with other fields; it is in the list of endpoints, where you can "
+            "change it",
+        ) from None
+    return visit.render("made_endpoint.html", 201, answer=answer)
+
+
+@page(_EDIT, permission=MANAGE)
+async def show_edit(visit: Visit) -> Response:
+    """Show the form with the present fields."""
+    endpoint = visit.endpoint.endpoint
+    etag = visit.form.text("etag") if visit.form else etag_of(endpoint.metadata)
+    owner = await ownership_of(visit)
+    return _form(visit, "edit_endpoint.html", document_of(endpoint), etag=etag, owner=owner)
+
+
+@action(_EDIT, uses=(update_webhook,), again=show_edit)
+async def change_endpoint(visit: Visit) -> Response:
+    """Change an endpoint, unless it changed since the form was shown."""
+    patch = validated(WebhookPatch, patch_in(visit.form, document_of(visit.endpoint.endpoint)))
+    await visit.call_endpoint(update_webhook, patch, if_match=visit.form.text("etag") or None)
+    return visit.see(f"{visit.here}/configuration", notice="endpoint-changed")

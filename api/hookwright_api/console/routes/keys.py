@@ -1,32 +1,18 @@
-"""The API keys of a project: listed, created, revoked."""
+"""The API keys of a project: listing, created, revoked."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
-from pydantic import ValidationError
-from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.console.form_fields import Form, faults_of, schemas_of
-from hookwright_api.console.lookup import project_of
-from hookwright_api.console.navigation import console_path
-from hookwright_api.console.operations import call
-from hookwright_api.console.page_route import ConsoleRoutes
-from hookwright_api.console.templating import render, see
-from hookwright_api.console.visits import form_of
-from hookwright_api.http.guarded_route import caller_of
+from hookwright_api.console.form_fields import Form, fields_of, validated
+from hookwright_api.console.page_route import action, page
+from hookwright_api.console.visit import Visit
 from hookwright_api.routes.keys import create_key, delete_key, list_keys
-from hookwright_api.services import services_of
-from hookwright_api.view.table_records import KeyRecord
 from hookwright_crds.documents.key_bodies import KeyRequest
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.permissions import ADMINISTER
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
-from hookwright_runtime.validation import from_validation
-
-console = ConsoleRoutes()
+from hookwright_runtime.problems import FieldFault, invalid, not_found
 
 SCOPES: Final = {
     KeyScope.SEND: "Send events and tests",
@@ -39,81 +25,53 @@ LIFETIMES: Final = {"": "Never", "30": "In 30 days", "90": "In 90 days", "365": 
 """The offered times of expiry, in days."""
 
 
-@console.page("/projects/{project}/keys", uses=(list_keys,))
-async def show_keys(request: Request) -> Response:
+@page("/projects/{project}/keys", uses=(list_keys,))
+async def show_keys(visit: Visit) -> Response:
     """List the keys of a project; never a key itself."""
-    project = project_of(request)
-    listed = await call(request, list_keys, project.identity.name)
-    return render(request, "keys.html", project=project, keys=listed["data"], now=services_of(request).now())
+    listing = await visit.call(list_keys, visit.project.identity.name)
+    return visit.render("keys.html", keys=listing["data"], now=visit.services.now())
 
 
-@console.page("/projects/{project}/new-key", permission=ADMINISTER)
-async def show_new_key(request: Request) -> Response:
+@page("/projects/{project}/new-key", permission=ADMINISTER)
+async def show_new_key(visit: Visit) -> Response:
     """Show the form for a key."""
-    return _form(request, Form({"scopes": [*KeyScope]}))
+    form = visit.form or Form({"scopes": [*KeyScope]})
+    return visit.render("new_key.html", form=form, fields=fields_of(KeyRequest), scopes=SCOPES, lifetimes=LIFETIMES)
 
 
-def _form(request: Request, form: Form, problem: ProblemError | None = None) -> Response:
-    return render(
-        request,
-        "new_key.html",
-        problem.status if problem else 200,
-        project=project_of(request),
-        form=form,
-        scopes=SCOPES,
-        lifetimes=LIFETIMES,
-        schemas=schemas_of(KeyRequest),
-        request_key=form.text("request_key") or token_hex(16),
-        problem=problem,
-        faults=faults_of(problem) if problem else {},
-    )
-
-
-@console.action("/projects/{project}/new-key", uses=(create_key,))
-async def make_key(request: Request) -> Response:
+@action("/projects/{project}/new-key", uses=(create_key,), again=show_new_key)
+async def make_key(visit: Visit) -> Response:
     """Create a key, and show it once."""
-    project, form = project_of(request), form_of(request)
-    try:
-        body = KeyRequest.model_validate(_document(form, services_of(request).now()))
-        request_key = form.text("request_key") or None
-        made: Mapping[str, Any] = await call(
-            request, create_key, project.identity.name, body, idempotency_key=request_key
-        )
-    except ValidationError as error:
-        return _form(request, form, from_validation(error.errors(include_url=False, include_input=False)))
-    except ProblemError as problem:
-        return _form(request, form, problem)
-    return render(request, "made_key.html", 201, project=project, made=made, scopes=SCOPES)
+    form = visit.form
+    document = {
+        "name": form.text("name"),
+        "scopes": form.all("scopes"),
+        "expires_at": _expiry(form.text("lifetime"), visit.services.now()),
+    }
+    body, request_key = validated(KeyRequest, document), form.text("request_key") or None
+    answer = await visit.call(create_key, visit.project.identity.name, body, idempotency_key=request_key)
+    return visit.render("made_key.html", 201, answer=answer)
 
 
-def _document(form: Form, now: datetime) -> dict[str, Any]:
-    written: dict[str, Any] = {"name": form.text("name"), "scopes": form.all("scopes")}
-    days = form.text("lifetime")
+def _expiry(days: str, now: datetime) -> datetime | None:
+    """Return the end of a day, because a form that is sent twice must ask for the same key."""
     if days not in LIFETIMES:
         raise invalid(FieldFault("lifetime", "choose one of the offered times"))
-    if days:
-        # The end of that day, because a form that is sent twice must ask for the same key.
-        last_day = now.astimezone(UTC) + timedelta(days=int(days))
-        written["expires_at"] = last_day.replace(hour=23, minute=59, second=59, microsecond=0)
-    return written
+    last_day = now.astimezone(UTC) + timedelta(days=int(days or "0"))
+    return last_day.replace(hour=23, minute=59, second=59, microsecond=0) if days else None
 
 
-@console.page("/projects/{project}/keys/{key}/revoke", permission=ADMINISTER)
-async def ask_revocation(request: Request) -> Response:
+@page("/projects/{project}/keys/{key}/revoke", permission=ADMINISTER)
+async def ask_revocation(visit: Visit) -> Response:
     """Show which key is revoked, and when it was used last."""
-    return render(request, "revoke_key.html", project=project_of(request), key=_key_of(request), scopes=SCOPES)
-
-
-def _key_of(request: Request) -> KeyRecord:
-    found = services_of(request).view.keys.get(caller_of(request).organization, request.path_params["key"])
-    if found is None or found.project != project_of(request).identity.name:
+    key = visit.services.view.keys.get(visit.organization, visit.request.path_params["key"])
+    if key is None or key.project != visit.project.identity.name:
         raise not_found("the key")
-    return found
+    return visit.render("revoke_key.html", key=key)
 
 
-@console.action("/projects/{project}/keys/{key}/revoke", uses=(delete_key,))
-async def revoke_key(request: Request) -> Response:
+@action("/projects/{project}/keys/{key}/revoke", uses=(delete_key,))
+async def revoke_key(visit: Visit) -> Response:
     """Revoke a key."""
-    project = project_of(request).identity.name
-    await call(request, delete_key, project, request.path_params["key"])
-    return see(request, console_path("projects", project, "keys"), notice="key-revoked")
+    await visit.call(delete_key, visit.project.identity.name, visit.request.path_params["key"])
+    return visit.see(f"{visit.here}/keys", notice="key-revoked")

@@ -2,94 +2,63 @@
 
 from typing import Final
 
-from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.console.lookup import project_of
 from hookwright_api.console.navigation import HOME
-from hookwright_api.console.operations import call
-from hookwright_api.console.page_route import ConsoleRoutes
-from hookwright_api.console.templating import render, see
-from hookwright_api.console.visits import form_of
+from hookwright_api.console.page_route import action, page
+from hookwright_api.console.visit import Visit
 from hookwright_api.console.words import ENDPOINT_STATUSES
-from hookwright_api.http.guarded_route import caller_of
 from hookwright_api.routes.projects import delete_project, get_project
 from hookwright_api.routes.webhooks import list_webhooks
-from hookwright_api.services import services_of
 from hookwright_api.view.table import page_after
 from hookwright_crds.permissions import ADMINISTER
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid
-
-console = ConsoleRoutes()
+from hookwright_runtime.problems import FieldFault, invalid
 
 _PAGE: Final = 50
 _ATTENTION: Final = frozenset({"failing", "error"})
 """The states of endpoints that somebody must look at."""
 
 
-@console.page("/projects/{project}", uses=(list_webhooks,))
-async def show_project(request: Request) -> Response:
+@page("/projects/{project}", uses=(list_webhooks,))
+async def show_project(visit: Visit) -> Response:
     """Show the endpoints of a project, 50 on a page; search is for a part of the URL, id, description or event."""
-    project = project_of(request)
-    wanted = request.query_params.get("q", "").strip().lower()
-    status = request.query_params.get("status", "")
-    every = services_of(request).view.endpoints.find(
-        "project", (caller_of(request).organization, project.identity.name)
-    )
+    text, status = visit.query.get("q", "").strip(), visit.query.get("status", "")
+    every = visit.services.view.endpoints.find("project", visit.project_key)
     counts = dict.fromkeys(ENDPOINT_STATUSES, 0)
-    for one in every:
-        counts[one.status] += 1
+    for record in every:
+        counts[record.status] += 1
     states = _ATTENTION if status == "attention" else {status} if status else counts.keys()
-    found = [one for one in every if one.status in states and wanted in one.searchable]
-    shown, following = page_after(found, request.query_params.get("cursor"), _PAGE)
-    return render(
-        request,
+    matches = [record for record in every if record.status in states and text.lower() in record.searchable]
+    endpoints, following = page_after(matches, visit.query.get("cursor"), _PAGE)
+    return visit.render(
         "project.html",
-        project=project,
-        endpoints=shown,
+        endpoints=endpoints,
         total=len(every),
-        found=len(found),
+        found=len(matches),
         counts={name: count for name, count in counts.items() if count},
         attention=sum(counts[name] for name in _ATTENTION),
-        wanted=request.query_params.get("q", "").strip(),
+        wanted=text,
         chosen=status,
         following=following,
-        is_first=not request.query_params.get("cursor"),
+        is_first=not visit.query.get("cursor"),
     )
 
 
-@console.page("/projects/{project}/delete", permission=ADMINISTER, uses=(get_project,))
-async def ask_project_deletion(request: Request) -> Response:
+@page("/projects/{project}/delete", permission=ADMINISTER, uses=(get_project,))
+async def ask_project_deletion(visit: Visit) -> Response:
     """Show what the deletion of a project discards."""
-    return await _deletion(request)
+    project = await visit.call(get_project, visit.project.identity.name)
+    records = visit.services.view.endpoints.find("project", visit.project_key)
+    counts = [record.endpoint.status.deliveries for record in records]
+    pending = sum(count.pending for count in counts if count is not None)
+    return visit.render("delete_project.html", endpoints=project["webhooks"], keys=project["keys"], pending=pending)
 
 
-async def _deletion(request: Request, problem: ProblemError | None = None) -> Response:
-    project = project_of(request)
-    where = (caller_of(request).organization, project.identity.name)
-    view = services_of(request).view
-    endpoints, keys = view.endpoints.find("project", where), view.keys.find("project", where)
-    counts = [one.endpoint.status.deliveries for one in endpoints]
-    return render(
-        request,
-        "delete_project.html",
-        problem.status if problem else 200,
-        project=project,
-        endpoints=len(endpoints),
-        keys=len(keys),
-        pending=sum(one.pending for one in counts if one is not None),
-        problem=problem,
-    )
-
-
-@console.action("/projects/{project}/delete", uses=(delete_project,))
-async def remove_project(request: Request) -> Response:
+@action("/projects/{project}/delete", uses=(delete_project, get_project), again=ask_project_deletion)
+async def remove_project(visit: Visit) -> Response:
     """Delete a project after its name was typed."""
-    project = project_of(request)
-    try:
-        if form_of(request).text("confirmation") != project.identity.name:
-            raise invalid(FieldFault("confirmation", f"type the name of the project, {project.identity.name}"))
-        await call(request, delete_project, project.identity.name, force=True)
-    except ProblemError as problem:
-        return await _deletion(request, problem)
-    return see(request, HOME, notice="project-deleted")
+    name = visit.project.identity.name
+    if visit.form.text("confirmation") != name:
+        raise invalid(FieldFault("confirmation", f"type the name of the project, {name}"))
+    await visit.call(delete_project, name, force=True)
+    return visit.see(HOME, notice="project-deleted")

@@ -1,112 +1,71 @@
 """Replays of an endpoint: counted first, then begun; shown with their progress, and cancelled."""
 
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-from starlette.requests import Request
 from starlette.responses import Response
 
-from hookwright_api.console.delivery_filters import PERIODS, moment_of, rfc3339
-from hookwright_api.console.form_fields import Form, faults_of
-from hookwright_api.console.lookup import endpoint_of
-from hookwright_api.console.navigation import endpoint_path
-from hookwright_api.console.operations import attempt, call
-from hookwright_api.console.page_route import ConsoleRoutes
-from hookwright_api.console.templating import render, see
-from hookwright_api.console.visits import form_of
+from hookwright_api.console.delivery_filters import PERIODS, DeliveryFilters
+from hookwright_api.console.form_fields import Form, validated
+from hookwright_api.console.page_route import action, page
+from hookwright_api.console.visit import Visit, attempt
 from hookwright_api.routes.operator_routes import begin_replay, cancel_replay, list_replays
-from hookwright_api.services import services_of
 from hookwright_crds.documents.replay_bodies import ReplayRequest
 from hookwright_crds.events import EVENT_TYPES
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid
-from hookwright_runtime.validation import from_validation
-
-console = ConsoleRoutes()
+from hookwright_runtime.problems import FieldFault, invalid
 
 _REPLAYS: Final = "/projects/{project}/endpoints/{endpoint}/replays"
-_SPANS: Final = {**PERIODS, "30d": ("Last 30 days", timedelta(days=30))}
 _DEFAULT_STATE: Final = ReplayRequest.model_fields["state"].default
-_FIELDS: Final = ("period", "since", "since_offset", "until", "until_offset", "state", "chosen_since", "chosen_until")
+_TIMES: Final = ("period", "since", "since_offset", "until", "until_offset")
 
 
-@console.page(_REPLAYS, uses=(list_replays,))
-async def show_replays(request: Request) -> Response:
+@page(_REPLAYS, uses=(list_replays,))
+async def show_replays(visit: Visit) -> Response:
     """Show the latest replays, and the form for a new one."""
-    return await _page(request, form=Form())
+    return await _page(visit, None)
 
 
-async def _page(
-    request: Request, *, form: Form, problem: ProblemError | None = None, count: dict[str, Any] | None = None
-) -> Response:
-    project, endpoint = endpoint_of(request)
-    listed = call(request, list_replays, endpoint.identity.name, project=project.identity.name)
-    answered, unavailable = await attempt(listed)
-    values = {name: form.text(name) for name in _FIELDS}
-    return render(
-        request,
+async def _page(visit: Visit, count: dict[str, Any] | None) -> Response:
+    listing, problem = await attempt(visit.call_endpoint(list_replays))
+    return visit.render(
         "replays.html",
-        problem.status if problem else 200,
-        project=project,
-        endpoint=endpoint,
-        replays=answered["data"] if answered else [],
-        unavailable=unavailable,
-        problem=problem,
-        faults=faults_of(problem) if problem else {},
-        values={**values, "period": values["period"] or "24h", "state": values["state"] or _DEFAULT_STATE},
-        types=form.all("types"),
+        form=Form({"period": ["24h"], "state": [_DEFAULT_STATE], **visit.form}),
+        replays=listing["data"] if listing else [],
+        unavailable=problem,
         count=count,
-        spans=_SPANS,
+        periods=PERIODS,
         event_types=EVENT_TYPES,
     )
 
 
-@console.action(_REPLAYS, uses=(begin_replay, list_replays))
-async def make_replay(request: Request) -> Response:
+@action(_REPLAYS, uses=(begin_replay, list_replays), again=show_replays)
+async def make_replay(visit: Visit) -> Response:
     """Count the deliveries of a replay; begin it if the person has seen the count."""
-    project, endpoint = endpoint_of(request)
-    form = form_of(request)
-    counted = form.flag("begin")
-    try:
-        body = _body(request, form, dry_run=not counted)
-        answered = await call(request, begin_replay, endpoint.identity.name, body, project=project.identity.name)
-    except ValidationError as error:
-        return await _page(
-            request, form=form, problem=from_validation(error.errors(include_url=False, include_input=False))
-        )
-    except ProblemError as problem:
-        return await _page(request, form=form, problem=problem)
-    if not counted:
-        return await _page(request, form=form, count=answered)
-    return see(request, endpoint_path(project.identity.name, endpoint.identity.name, "replays"), notice="replay-begun")
+    is_counted = bool(visit.form.raw("begin"))
+    times = _times(visit)
+    state = visit.form.text("state") or _DEFAULT_STATE
+    document = {**times, "state": state, "types": visit.form.all("types"), "dry_run": not is_counted}
+    answer = await visit.call_endpoint(begin_replay, validated(ReplayRequest, document))
+    return visit.see(f"{visit.here}/replays", notice="replay-begun") if is_counted else await _page(visit, answer)
 
 
-def _body(request: Request, form: Form, *, dry_run: bool) -> ReplayRequest:
-    """Return the replay of a form; its second step has the exact times of the first one.
+def _times(visit: Visit) -> Mapping[str, str | None]:
+    """Return the times of a form; its second step has the exact ones of the first.
 
     Raises:
-        ProblemError: 422, a time cannot be read.
-        ValidationError: another field cannot be read.
+        ProblemError: 422, a time is missing or cannot be read.
     """
-    since, until = form.text("chosen_since"), form.text("chosen_until")
-    if not since:
-        moment = form.text("since")
-        if moment:
-            since = rfc3339(moment_of("since", moment, form.text("since_offset")))
-        elif (period := form.text("period")) in _SPANS:
-            since = rfc3339(services_of(request).now() - _SPANS[period][1])
-        else:
-            raise invalid(FieldFault("since", "is missing; choose a period or a time"))
-        if form.text("until"):
-            until = rfc3339(moment_of("until", form.text("until"), form.text("until_offset")))
-    wanted = {"since": since, "until": until or None, "state": form.text("state") or _DEFAULT_STATE, "dry_run": dry_run}
-    return ReplayRequest.model_validate({**wanted, "types": form.all("types")})
+    form = visit.form
+    if form.text("chosen_since"):
+        return {"since": form.text("chosen_since"), "until": form.text("chosen_until") or None}
+    times = DeliveryFilters.of({name: form.text(name) for name in _TIMES}).conditions(visit.services.now())
+    if "since" not in times:
+        raise invalid(FieldFault("since", "is missing; choose a period or a time"))
+    return times
 
 
-@console.action(_REPLAYS + "/{replay}/cancel", uses=(cancel_replay,))
-async def stop_replay(request: Request) -> Response:
+@action(_REPLAYS + "/{replay}/cancel", uses=(cancel_replay,))
+async def stop_replay(visit: Visit) -> Response:
     """Cancel a replay."""
-    project, endpoint = endpoint_of(request)
-    name, webhook = project.identity.name, endpoint.identity.name
-    await call(request, cancel_replay, webhook, request.path_params["replay"], project=name)
-    return see(request, endpoint_path(name, webhook, "replays"), notice="replay-cancelled")
+    await visit.call_endpoint(cancel_replay, visit.request.path_params["replay"])
+    return visit.see(f"{visit.here}/replays", notice="replay-cancelled")

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_api.console.charts import HEIGHT, WIDTH, Charts, charts_of
+from hookwright_api.console.charts import HEIGHT, WIDTH, Charts, charts_of, success_line
 
 BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -45,20 +45,20 @@ def test_an_endpoint_without_deliveries_has_empty_charts() -> None:
     drawn = charts(*[bucket()] * 60)
     assert len(drawn.bars) == 60
     assert all(bar.good == bar.bad == 0 for bar in drawn.bars)
-    assert (drawn.p50, drawn.p95, drawn.busy) == ((), (), ())
-    assert (drawn.most, drawn.slowest) == (1, 1)
-    assert (drawn.begin, drawn.middle) == (BEGIN, BEGIN + timedelta(minutes=30))
+    assert (drawn.p50, drawn.p95, drawn.busy) == ([], [], [])
+    assert (drawn.maximum, drawn.slowest) == (1, 1)
+    assert drawn.bars[30].begin == BEGIN + timedelta(minutes=30)
 
 
 def test_no_bucket_at_all_is_drawn_too() -> None:
     """Statistics of a later version may have none."""
-    assert charts().bars == ()
+    assert charts().bars == []
 
 
 def test_bars_stand_on_the_ground_with_failed_attempts_at_the_top() -> None:
     """Heights are in proportion to the numbers, below a round scale."""
     drawn = charts(bucket(30, 10), bucket(0, 0), bucket(20))
-    assert drawn.most == 50
+    assert drawn.maximum == 50
     first, _, last = drawn.bars
     assert (first.good, first.bad, first.top) == (72, 24, 24)
     assert (last.good, last.bad, last.top) == (48, 0, 72)
@@ -77,7 +77,7 @@ def test_a_bucket_without_success_interrupts_the_line() -> None:
     """No line is drawn over a time without a measure; a single measure is visible too."""
     drawn = charts(bucket(1, p50=40, p95=80), bucket(1, p50=60, p95=90), bucket(), bucket(1, p50=50, p95=100))
     assert drawn.slowest == 100
-    assert drawn.p50 == ("75.0,72 225.0,48", "475.0,60 575.0,60")
+    assert drawn.p50 == ["75.0,72 225.0,48", "475.0,60 575.0,60"]
     assert len(drawn.p95) == 2
 
 
@@ -90,3 +90,10 @@ def test_everything_stays_within_the_chart(numbers: list[tuple[int, int, int | N
     assert all(-0.11 <= bar.top <= HEIGHT for bar in drawn.bars)
     points = [point.split(",") for line in drawn.p95 for point in line.split()]
     assert all(0 <= float(x) <= WIDTH and 0 <= float(y) <= HEIGHT for x, y in points)
+
+
+def test_the_line_of_success_rates_has_a_point_for_each_hour_with_attempts() -> None:
+    """Failed attempts count before their delivery fails. A single point is there twice, so that it is visible."""
+    buckets = [{"attempts": 0, "failed_attempts": 0}] * 92 + [{"attempts": 4, "failed_attempts": 1}] * 4
+    assert success_line(buckets) == "118.0,8.0 118.0,8.0"
+    assert success_line(buckets[:92]) == ""

@@ -9,24 +9,20 @@ from fastapi import FastAPI
 from starlette.requests import Request
 
 from hookwright_api.app import assemble
-from hookwright_api.console.form_fields import Form, faults_of, schemas_of
+from hookwright_api.console.form_fields import Form, faults_of, fields_of
 from hookwright_api.console.navigation import own_path
-from hookwright_api.console.operations import call
 from hookwright_api.console.page_route import ConsoleRoute
-from hookwright_api.console.routes import console_routes
+from hookwright_api.console.routes import ROUTES
 from hookwright_api.console.routes.deliveries import latest_failure
 from hookwright_api.console.routes.keys import SCOPES
-from hookwright_api.console.sparkline import sparkline
-from hookwright_api.console.static_files import FILES, FOLDER
-from hookwright_api.console.templating import see
-from hookwright_api.console.visits import Operation, Visit, begin_visit
+from hookwright_api.console.static_files import FOLDER, URL_BY_NAME
+from hookwright_api.console.visit import Operation, Visit
 from hookwright_api.console.words import delivery_word, pending_title
 from hookwright_api.http.guarded_route import GuardedRoute
 from hookwright_api.routes import routers
 from hookwright_api.routes.webhooks import delete_webhook, get_secret, list_webhooks
 from hookwright_api.settings import ApiSettings
 from hookwright_crds.documents.project_bodies import ProjectRequest
-from hookwright_crds.endpoint_fields import RateLimit
 from hookwright_crds.keys import KeyScope
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
@@ -44,7 +40,7 @@ def named(route: ConsoleRoute) -> str:
 
 def uses(method: str) -> Iterator[tuple[ConsoleRoute, Operation]]:
     """Yield each operation that a route of a method uses."""
-    for route in console_routes():
+    for route in ROUTES:
         if route.method == method:
             yield from ((route, operation) for operation in route.uses)
 
@@ -52,7 +48,7 @@ def uses(method: str) -> Iterator[tuple[ConsoleRoute, Operation]]:
 def test_the_console_has_no_action_that_v1_does_not_have() -> None:
     """Every action calls functions of `/v1`; every page only functions that read, and none that reads a secret."""
     known = operations()
-    for route in console_routes():
+    for route in ROUTES:
         assert route.method in ("GET", "POST")
         assert set(route.uses) <= known.keys(), named(route)
         if route.method == "POST":
@@ -86,9 +82,8 @@ def test_an_action_needs_at_least_the_permission_of_each_of_its_operations() -> 
 async def test_an_operation_that_a_route_does_not_declare_cannot_be_called() -> None:
     """So the compared lists are complete."""
     scope = {"type": "http", "path": "/console/x", "headers": [], "query_string": b"", "server": ("api", 80)}
-    begin_visit(scope, Visit(uses=(list_webhooks,)))
     with pytest.raises(RuntimeError, match=r"/console/x calls delete_webhook, which `uses` does not name"):
-        await call(Request(scope), delete_webhook, "wh-1")
+        await Visit(Request(scope), (list_webhooks,)).call(delete_webhook, "wh-1")
 
 
 @pytest.fixture
@@ -120,14 +115,13 @@ def test_the_bounds_of_fields_are_those_of_the_requests() -> None:
     """No template has a bound of its own, and those of the schema are attributes of HTML."""
     for template in (FOLDER.parent / "templates").glob("*.html"):
         assert not re.search(r'\b(min|max|minlength|maxlength)="[0-9]', template.read_text()), template.name
-    assert schemas_of(RateLimit)["per_minute"].items() >= {"minimum": 1, "maximum": 60_000}.items()
-    assert schemas_of(ProjectRequest)["display_name"].items() >= {"minLength": 1, "maxLength": 253}.items()
+    assert fields_of(ProjectRequest)["display_name"].bounds == {"minlength": 1, "maxlength": 253}
 
 
 def test_the_url_of_a_file_changes_with_its_content() -> None:
     """So browsers may keep it for ever."""
-    assert {"console.css", "console.js", "htmx.min.js", "mark.svg"} <= FILES.keys()
-    assert re.fullmatch(r"/console/static/console-[0-9a-f]{12}\.css", FILES["console.css"].url)
+    assert {"console.css", "console.js", "htmx.min.js", "mark.svg"} <= URL_BY_NAME.keys()
+    assert re.fullmatch(r"/console/static/console-[0-9a-f]{12}\.css", URL_BY_NAME["console.css"])
 
 
 @pytest.mark.parametrize(
@@ -152,30 +146,24 @@ def test_a_login_leads_only_to_pages_of_the_console(written: str, path: str) -> 
 
 def test_a_text_area_of_pairs_names_the_wrong_line() -> None:
     """Each line is a pair; an empty one is ignored."""
-    assert Form.of(b"headers=X-Team: billing%0D%0A%0D%0AX-B:c").pairs("headers", ":") == {
+    assert Form.of(b"headers=X-Team: billing%0D%0A%0D%0AX-B:c").pairs("headers") == {
         "X-Team": "billing",
         "X-B": "c",
     }
     for written in ("X-Team", ": value", "A: 1\nA: 2"):
         with pytest.raises(ProblemError) as refused:
-            Form({"headers": [written]}).pairs("headers", ":")
+            Form({"headers": [written]}).pairs("headers")
         assert refused.value.errors[0].message.startswith("line ")
     with pytest.raises(ProblemError, match="cannot be read"):
         Form.of(b"a=%ff")
 
 
 def test_faults_are_grouped_by_the_field_of_the_form() -> None:
-    """A fault of a part belongs to the field that has it."""
-    problem = invalid(FieldFault("headers.X-Team", "is bad"), FieldFault("headers", "is bad"), FieldFault("[3]", "x"))
-    assert faults_of(problem) == {"headers": "is bad", "": "x"}
-
-
-def test_the_line_of_success_rates_has_a_point_for_each_hour_with_attempts() -> None:
-    """Failed attempts count before their delivery fails. A single point is there twice, so that it is visible."""
-    buckets = [{"attempts": 0, "failed_attempts": 0}] * 92 + [{"attempts": 4, "failed_attempts": 1}] * 4
-    line = sparkline(buckets)
-    assert (line.successes, line.attempts) == (12, 16)
-    assert line.points == "118.0,8.0 118.0,8.0"
+    """A fault of an entry belongs to the field that has it; a field of an object has its own."""
+    faults = [("headers.X-Team", "is bad"), ("headers", "is bad"), ("events[3]", "x"), ("pull.lease", "is long")]
+    problem = invalid(*(FieldFault(field, message) for field, message in faults))
+    assert faults_of(problem, ["pull.lease"]) == {"headers": "is bad", "events": "x", "pull.lease": "is long"}
+    assert faults_of(None) == {}
 
 
 def test_the_reason_of_a_failing_endpoint_leads_to_the_latest_failed_attempt() -> None:
@@ -203,7 +191,7 @@ def test_a_pending_delivery_is_being_retried_after_a_failed_attempt() -> None:
     """The number of the endpoint's page and the rows behind it have one word."""
     failed, succeeded = {"statusCode": 500}, {"statusCode": 204}
     titles = [
-        delivery_word(state, attempts=attempts).title
+        delivery_word({"status": state, "attempts": attempts}).title
         for state, attempts in [
             ("pending", []),
             ("pending", [succeeded, failed]),
@@ -212,14 +200,14 @@ def test_a_pending_delivery_is_being_retried_after_a_failed_attempt() -> None:
         ]
     ]
     assert titles == ["Pending", "Retrying", "Pending", "Failed"]
-    assert delivery_word("pending", pulled=True, attempts=[{"statusCode": None}]).title == "Retrying"
+    assert delivery_word({"status": "pending", "attempts": [{"statusCode": None}]}, pulled=True).title == "Retrying"
 
 
 @pytest.mark.parametrize("headers", [[], [(b"hx-request", b"true")]])
 def test_a_path_with_any_letters_leads_to_its_page(headers: list[tuple[bytes, bytes]]) -> None:
     """The path after a login comes from a link, and a header has only ASCII characters."""
     request = Request({"type": "http", "query_string": b"", "headers": headers})
-    answer = see(request, own_path("/console/projects/\u2603?q=a%20b"))
+    answer = Visit(request).see(own_path("/console/projects/\u2603?q=a%20b"))
     target = answer.headers["hx-redirect" if headers else "location"]
     assert target == "/console/projects/%E2%98%83?q=a%20b"
 

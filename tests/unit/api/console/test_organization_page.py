@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 import pytest
 from starlette.requests import Request
 
-from hookwright_api.console.routes import organization
+from hookwright_api.console.routes.organization import _statistics
+from hookwright_api.console.visit import Visit
 from hookwright_api.view.table_records import ProjectRecord
 from hookwright_runtime.bounds import LOG_READS
 from hookwright_runtime.places import Places
@@ -27,6 +28,6 @@ async def test_the_rates_of_a_full_page_leave_reads_for_others(monkeypatch: pyte
                 await asyncio.sleep(0)
         return {"buckets": []}
 
-    monkeypatch.setattr(organization, "call", read)
-    lines, _ = await asyncio.gather(organization._lines(Request({"type": "http"}), projects), read())
+    monkeypatch.setattr(Visit, "call", read)
+    lines, _ = await asyncio.gather(_statistics(Visit(Request({"type": "http"})), projects), read())
     assert len(lines) == 25

@@ -1,0 +1,116 @@
+"""The form of an endpoint, derived from the fields of the contract."""
+
+from typing import Any, Literal
+
+import pytest
+from pydantic import Field
+
+from hookwright_api.console.form_fields import Form, fields_of, validated
+from hookwright_api.console.webhook_form import FIELDS, FIRST, applied_fields, document_in, form_of, patch_in
+from hookwright_api.webhook_operations.webhook_document import merged
+from hookwright_crds.base import Timestamp
+from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
+from hookwright_crds.resources import WebhookEndpointSpec
+
+ENDPOINT = WebhookRequest(url="https://example.com/hooks", events=("delivered",)).model_dump(mode="json")
+
+
+def sent(form: Form, **changes: list[str]) -> Form:
+    """Return a form as a browser sends it, with other values of some fields."""
+    return Form({**form, **changes})
+
+
+def test_the_form_has_every_field_that_people_set() -> None:
+    """Buttons suspend an endpoint, so that is no field of the form."""
+    shown = {name.partition(".")[0] for name in FIELDS}
+    assert shown == WebhookRequest.model_fields.keys() - {"enabled"}
+    assert {name.partition(".")[0] for name in FIRST} < shown
+
+
+def test_a_new_field_of_the_contract_appears_in_the_form() -> None:
+    """Its label, help, kind, bounds and default are those of the contract; no template and no function has its name."""
+
+    class Limits(WebhookEndpointSpec):
+        attempts: int = Field(default=7, title="Attempts at most", description="See maxInFlight.", ge=1, le=9)
+        order_of_events: Literal["none", "each"] | None = None
+        quiet: bool = False
+        begins_at: Timestamp | None = None
+        networks: tuple[str, ...] = ()
+
+    fields = fields_of(Limits)
+    attempts = fields["attempts"]
+    assert (attempts.label, attempts.help) == ("Attempts at most", "See max_in_flight.")
+    assert (attempts.kind, attempts.bounds, attempts.default) == ("number", {"min": 1, "max": 9}, 7)
+    names = ("order_of_events", "quiet", "begins_at", "networks")
+    assert [fields[name].kind for name in names] == ["choice", "flag", "time", "lines"]
+    assert (fields["order_of_events"].label, fields["order_of_events"].options) == ("Order of events", ["none", "each"])
+    values: dict[str, Any] = {"attempts": 3, "quiet": True, "begins_at": "2030-01-31T12:00:00Z", "networks": ["a", "b"]}
+    form = Form({name: fields[name].values(values) for name in values})
+    assert {name: fields[name].read(form) for name in ("attempts", "quiet", "networks")} == {
+        name: values[name] for name in ("attempts", "quiet", "networks")
+    }
+    assert fields["begins_at"].read(form).isoformat() == "2030-01-31T12:00:00+00:00"
+
+
+def test_a_new_endpoint_has_the_defaults_of_the_contract() -> None:
+    """What the form shows is what an omitted field means."""
+    form = form_of({})
+    shown = document_in(sent(form, url=["https://example.com/hooks"], events=["delivered"]))
+    assert WebhookRequest.model_validate(merged({}, shown)).model_dump(mode="json") == ENDPOINT
+    pulled = document_in(sent(form, target=["pull"], events=["delivered"]))
+    assert merged({}, pulled)["pull"] == {"lease": "30s"}
+    assert not {"url", *PUSH_FIELDS} & merged({}, pulled).keys()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"rate_limit": {"per_minute": 60}, "timeout": "5s", "labels": {"team": "crm"}, "description": "Orders"},
+        {"expires_at": "2030-01-31T12:00:00Z", "format": "cloudevents", "max_in_flight": 3},
+        {"url": None, "pull": {"lease": "2m"}},
+    ],
+)
+def test_a_form_that_is_sent_unchanged_changes_nothing(changes: dict[str, Any]) -> None:
+    """Also hidden headers stay."""
+    present = {**ENDPOINT, **changes, "headers": {"X-Key": "a secret"}}
+    form = form_of(present)
+    assert "a secret" not in str(form)
+    patch = validated(WebhookPatch, patch_in(form, present)).model_dump(mode="json", exclude_unset=True)
+    after = EndpointFields.model_validate({**_fields(merged(present, patch))})
+    assert after == EndpointFields.model_validate(_fields(present))
+
+
+def _fields(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name in EndpointFields.model_fields}
+
+
+def test_headers_and_labels_are_removed_by_name() -> None:
+    """A label that is missing in the form is removed; a hidden header only if its box is checked."""
+    present = {**ENDPOINT, "labels": {"team": "crm", "stage": "test"}, "headers": {"X-A": "1", "X-B": "2"}}
+    form = sent(form_of(present), labels=["team=billing"], headers=["X-C: 3"], removed_headers=["X-A"])
+    patch = patch_in(form, present)
+    assert patch["labels"] == {"team": "billing", "stage": None}
+    assert patch["headers"] == {"X-A": None, "X-C": "3"}
+
+
+def test_an_emptied_field_is_reset_and_another_target_resets_the_fields_of_the_first() -> None:
+    """Null resets a field to its default (RFC 7396)."""
+    present = {**ENDPOINT, "rate_limit": {"per_minute": 60}, "expires_at": "2030-01-31T12:00:00Z"}
+    emptied = Form({**form_of(present), "rate_limit.per_minute": [""], "timeout": [""], "expires_at": [""]})
+    reset = validated(WebhookPatch, patch_in(emptied, present)).model_dump(exclude_unset=True)
+    assert {reset[name] for name in ("rate_limit", "timeout", "expires_at", "pull")} == {None}
+    pulled = Form({**form_of(present), "target": ["pull"], "pull.lease": [""]})
+    patch = patch_in(pulled, present)
+    assert patch["pull"] == {"lease": None}
+    assert {patch[name] for name in ("url", *PUSH_FIELDS)} == {None}
+
+
+def test_the_page_of_an_endpoint_shows_the_fields_of_its_target() -> None:
+    """The other ones do not apply."""
+    of_url = {field.name for field in applied_fields(ENDPOINT)}
+    of_pull = {field.name for field in applied_fields({**ENDPOINT, "url": None, "pull": {"lease": "30s"}})}
+    assert of_url - of_pull == {"url", "timeout", "max_in_flight", "rate_limit.per_minute"}
+    assert of_pull - of_url == {"pull.lease"}
+    assert set(HIDDEN_FIELDS) <= of_url & of_pull
