@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 from pydantic import BaseModel, ValidationError
 
 from hookwright_api.console.delivery_filters import moment_of
-from hookwright_crds.documents import in_snake_case
+from hookwright_crds.derived_models import in_snake_case
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 from hookwright_runtime.validation import from_validation
 
