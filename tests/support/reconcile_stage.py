@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, create_engine
 from unit.operator.watch.test_cache import ORDERS, endpoint, project, secret
@@ -20,6 +20,7 @@ from hookwright_operator.registry import Registry
 from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.records import Counts
 from hookwright_operator.store.schema import metadata
+from hookwright_operator.store.sql.read import counts_of
 from hookwright_operator.store.store import Store
 from hookwright_operator.store.transactions import Transactions
 from hookwright_operator.watch.cache import Cache
@@ -97,10 +98,11 @@ class Deliveries(Store):
         self.discarded.append(endpoint_uid)
         return 3
 
-    async def counts_of(self, endpoint_uid: str) -> Counts:
+    async def read(self, query: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Return counters of an endpoint without deliveries, and record the call."""
-        self.counted.append(endpoint_uid)
-        return Counts()
+        assert query is counts_of
+        self.counted.append(*args, **kwargs)
+        return cast("T", Counts())
 
 
 class TransactionsInMemory(Transactions):
