@@ -53,11 +53,12 @@ e2e-kind: .venv/ready ## run it on a new kind cluster that is deleted afterwards
 e2e-node: .venv/ready ## run it on a node of this machine, started by the commands in NODE=../shared/node; needs root
 	@$(BIN)/python -m hookwright_dev.e2e node --commands $(NODE) $(ARGS)
 
-check: .venv/ready ## check format, lint, types, import arrows, generated files
+check: .venv/ready ## check format, lint, types, import arrows, limits of packages, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m hookwright_dev.house_limits
 	@$(MAKE) --no-print-directory generated site
 	$(BIN)/python -m hookwright_dev.plain_english --max-folder 2.0 --max-total 1.0
 
