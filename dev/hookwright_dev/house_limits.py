@@ -1,7 +1,8 @@
 """Compare the lines of each package, and the share of its names that are no nouns, with their limits.
 
 The limits are the table "Limits of the packages" in ``docs/architecture.md``. A variable or parameter names a thing,
-so a participle, a pronoun or a quantifier as its whole name counts. Names of two words do not count: they may be predicates.
+so a participle, a pronoun or a quantifier as its whole name counts. Names of two words do not
+count: they may be predicates.
 """
 
 import ast
@@ -17,8 +18,8 @@ PAGE: Final = ROOT / "docs" / "architecture.md"
 _ROW: Final = re.compile(r"^\| `([\w/]+)` \| ([\d,]+) \| ([\d.]+) \|$", re.MULTILINE)
 _FREQUENT: Final = 8
 _ODD_WORDS: Final = """
-found one known wanted kept told said which about left made given held taken sent written gone begun done shown seen grown
-brought built bought caught chosen drawn fallen felt got heard hidden lost meant met paid sold spent stood thought
+found one known wanted kept told said which about left made given held taken sent written gone begun done shown seen
+grown brought built bought caught chosen drawn fallen felt got heard hidden lost meant met paid sold spent stood thought
 understood won another others both each other all any none some this that these those what who whom whose where when how
 why more most least less own such nobody nothing everything whoever whatever
 """
