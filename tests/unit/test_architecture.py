@@ -60,9 +60,8 @@ def test_no_module_name_stands_for_two_modules() -> None:
         if not routes and path.name != "__init__.py" and path.stem not in SHARED_MODULE_NAMES:
             found[path.stem].append(str(path.relative_to(ROOT)))
     twice = repeated(found)
-    # The contract's events and the services behind them are layers of one thing, as its operations and their callers.
-    for module in ("events", "operations"):
-        twice.pop(module, None)
+    # The contract's events and the service behind them are layers of one thing.
+    twice.pop("events", None)
     assert twice == {}
 
 

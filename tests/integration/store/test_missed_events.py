@@ -85,7 +85,7 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     job = await store.chosen_replays.begin("rec_1", request)
     assert (job.total, job.choice) == (2, DELIVERED)
     # One delivery of "orders" is still claimed, so it is not sent by the replay's claims.
-    assert await completed(store) == [without_subscriber.id, for_another.id]
+    assert set(await completed(store)) == {without_subscriber.id, for_another.id}
     ended = await store.replay("rec_1")
     assert ended is not None
     assert (ended.state, ended.done) == (ReplayState.COMPLETED, 2)
