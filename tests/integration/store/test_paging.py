@@ -18,7 +18,7 @@ from support.store_factories import LEASE_MS, Clock, settlement
 
 from hookwright_operator.ids import first_delivery_id
 from hookwright_operator.store.records import Choice, DeliveryRecord, NewDelivery, NewEvent, Search, State
-from hookwright_operator.store.sql import event_deliveries, paging, read, replay_choice
+from hookwright_operator.store.sql import paging, read, replay_choice
 from hookwright_operator.store.sql import search as search_sql
 from hookwright_operator.store.store import Store
 
@@ -65,8 +65,6 @@ class Limits:
             (search_sql, "CHECKED_AT_ONCE", self.at_once),
             (search_sql, "MERGED", self.merged),
             (search_sql, "LISTED", self.listed),
-            (event_deliveries, "_FIRST_ROWS", self.first),
-            (event_deliveries, "STRETCH_ROWS", self.stretch),
             (paging, "STRETCH_ROWS", self.stretch),
             (replay_choice, "STRETCH_ROWS", self.stretch),
             (replay_choice, "_FEWEST", self.first),

@@ -24,7 +24,6 @@ from hookwright_operator.store.sql import (
     accept,
     bucket_counts,
     claim,
-    event_deliveries,
     prune,
     pull,
     read,
@@ -204,12 +203,6 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "log": (read.NEWEST[None], {**STRETCH, "count": 50}, "deliveries_log"),
     "failed log": (read.NEWEST[State.FAILED], {**STRETCH, "count": 50}, "deliveries_failed_log"),
     "search of all": (search.OF_ENDPOINTS, {"uids": TWO, "state": None, **WITHIN}, "deliveries_pkey"),
-    "deliveries after an event": (event_deliveries.NEXT, {"begin": BEFORE, "count": 250}, "deliveries_pkey"),
-    "deliveries of events": (
-        event_deliveries.OF_EVENTS,
-        {"rows": OF_SEVEN, "uids": TWO, "state": None, "begin": "dlv_0004", "end": BEFORE},
-        "deliveries_pkey",
-    ),
     "deliveries of found events": (
         search.OF_EVENTS,
         {"rows": OF_SEVEN, "uids": TWO, "state": None},
@@ -353,9 +346,8 @@ SEARCHED = {"begin": delivery_id(SMALL - 5000), "end": delivery_id(SMALL), "uids
     {
         "endpoints": (search.OF_ENDPOINTS, {**SEARCHED, "count": 200}),
         "endpoints of events": (search.OF_EVENTS, {**SEARCHED, "rows": SOME_EVENTS}),
-        "events": (event_deliveries.OF_EVENTS, {**SEARCHED, "rows": UNKNOWN_IDS}),
     }.values(),
-    ids=["endpoints", "endpoints of events", "events"],
+    ids=["endpoints", "endpoints of events"],
 )
 async def test_a_search_compares_no_delivery_with_each_of_many_ids(
     small: str, statement: ClauseElement, parameters: dict[str, object]

@@ -25,7 +25,6 @@ from hookwright_operator.store.sql import (
     accept,
     bucket_counts,
     claim,
-    event_deliveries,
     prune,
     pull,
     read,
@@ -412,8 +411,6 @@ async def plan_of(store: Store, statement: ClauseElement) -> list[str]:
 
 SEARCHES = {
     "search of endpoints": (search.OF_ENDPOINTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
-    "deliveries after an event": (event_deliveries.NEXT, "deliveries USING PRIMARY KEY (id>?)"),
-    "deliveries of events": (event_deliveries.OF_EVENTS, "deliveries USING PRIMARY KEY (id>? AND id<?)"),
     "deliveries of found events": (search.OF_EVENTS, "deliveries USING INDEX deliveries_by_event (event_id=?)"),
     "message id": (search.BY_MESSAGE_ID, "events USING INDEX events_by_message_id (message_id_digest=?)"),
     "event id": (search.BY_EVENT_ID, "events USING INDEX events_by_event_id (event_id_digest=?)"),

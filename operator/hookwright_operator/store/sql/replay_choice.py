@@ -31,13 +31,14 @@ from sqlalchemy import (
 from hookwright_operator.ids import epoch_ms_of, first_delivery_id
 from hookwright_operator.store.records import Choice, State
 from hookwright_operator.store.schema import deliveries, events, is_delivered, is_failed
-from hookwright_operator.store.sql.event_deliveries import earliest
 from hookwright_operator.store.sql.paging import AFTER_ALL, STRETCH_ROWS, Found, RowBudget
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 _FEWEST: Final = 100
 """Rows that a stretch has at least, so that a small step does not need many statements."""
+_MARGIN_MS: Final = 1000
+"""Time by which the id of a delivery may be older than that of its event, because it is made before it."""
 
 _endpoint = bindparam("endpoint", type_=Text)
 _after, _before = bindparam("after", type_=Text), bindparam("before", type_=Text)
@@ -90,7 +91,10 @@ class _Search:
             budget.rows -= examined + 1
             if examined:
                 which = {"after": after, "before": highest + AFTER_ALL, "count": limit - len(found)}
-                sent = {"first_sent": earliest(after), "after_sent": first_delivery_id(epoch_ms_of(highest) + 1)}
+                sent = {
+                    "first_sent": first_delivery_id(epoch_ms_of(after) - _MARGIN_MS),
+                    "after_sent": first_delivery_id(epoch_ms_of(highest) + 1),
+                }
                 found += [name for (name,) in run(connection, matching, {**parameters, **which, **sent})]
             if len(found) >= limit:
                 return Found(found, found[-1])
