@@ -18,7 +18,7 @@ from hookwright_runtime.errors import HookwrightError, StoreError
 from hookwright_runtime.problems import ProblemError
 
 MAX_DELIVERIES: Final = 2000
-"""Deliveries of one request. One transaction writes them, and other tenants' events wait for it: less than 250 ms, as a rule."""
+"""Deliveries of one request. One transaction writes them, and events of other tenants wait for it."""
 
 log = structlog.get_logger(__name__)
 
