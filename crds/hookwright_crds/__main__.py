@@ -49,8 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m hookwright_crds", description="Generate files from the models.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("crds"), help="folder of the CRDs")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the files are stale")
-    chosen = parser.parse_args(arguments)
-    return check(chosen.folder) if chosen.check else write(chosen.folder)
+    options = parser.parse_args(arguments)
+    return check(options.folder) if options.check else write(options.folder)
 
 
 if __name__ == "__main__":

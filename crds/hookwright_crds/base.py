@@ -121,10 +121,10 @@ def parse_timestamp(text: str) -> datetime:
     return datetime.strptime(text, _TIMESTAMP_FORMAT).replace(tzinfo=UTC)
 
 
-def _written_as_time(written: object) -> object:
+def _written_as_time(value: object) -> object:
     """Refuse forms that pydantic accepts and the API server refuses, such as seconds since the epoch."""
-    if isinstance(written, datetime) or (isinstance(written, str) and _TIMESTAMP.fullmatch(written)):
-        return written
+    if isinstance(value, datetime) or (isinstance(value, str) and _TIMESTAMP.fullmatch(value)):
+        return value
     raise ValueError("must be a time with its zone (RFC 3339), such as 2030-01-31T12:00:00Z")
 
 

@@ -71,16 +71,16 @@ def turned_false(before: Sequence[Condition], after: Sequence[Condition], type_:
 
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """Return the condition of a type, or None."""
-    return next((known for known in conditions if known.type == type_), None)
+    return next((entry for entry in conditions if entry.type == type_), None)
 
 
 def merge(before: Sequence[Condition], after: Sequence[Condition]) -> list[Condition]:
     """Return ``after``, but keep the old transition time of every condition whose status is unchanged."""
-    merged = []
+    result = []
     for new in after:
         old = find(before, new.type)
-        unchanged = old is not None and old.status == new.status
-        merged.append(
-            new.model_copy(update={"last_transition_time": old.last_transition_time}) if old and unchanged else new
+        is_unchanged = old is not None and old.status == new.status
+        result.append(
+            new.model_copy(update={"last_transition_time": old.last_transition_time}) if old and is_unchanged else new
         )
-    return merged
+    return result

@@ -124,7 +124,7 @@ def _unbounded(kind: _Type) -> _Type:
 
 def _model_in(kind: _Type) -> type[Model] | None:
     choices = get_args(kind) or (kind,)
-    return next((one for one in choices if isinstance(one, type) and issubclass(one, Model)), None)
+    return next((choice for choice in choices if isinstance(choice, type) and issubclass(choice, Model)), None)
 
 
 def in_snake_case(text: str | None) -> str | None:

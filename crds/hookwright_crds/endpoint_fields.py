@@ -46,15 +46,15 @@ def _known_event(name: str) -> str:
 
 
 def _each_once(events: tuple[str, ...]) -> tuple[str, ...]:
-    if repeated := [event for event in dict.fromkeys(events) if events.count(event) > 1]:
-        raise ValueError(f"events must not name an event type twice: {', '.join(repeated)}")
+    if duplicates := [event for event in dict.fromkeys(events) if events.count(event) > 1]:
+        raise ValueError(f"events must not name an event type twice: {', '.join(duplicates)}")
     return events
 
 
 def _not_reserved(headers: dict[str, str]) -> dict[str, str]:
-    reserved = sorted(name for name in headers if name.lower() in RESERVED_HEADERS)
-    if reserved:
-        raise ValueError(f"headers must not set {', '.join(reserved)}, which Hookwright or HTTP itself sets")
+    names = sorted(name for name in headers if name.lower() in RESERVED_HEADERS)
+    if names:
+        raise ValueError(f"headers must not set {', '.join(names)}, which Hookwright or HTTP itself sets")
     return headers
 
 

@@ -75,7 +75,7 @@ CHANNEL_WILDCARDS: Final[dict[str, Channel]] = {"wa_*": Channel.WHATSAPP, "sms_*
 SUBSCRIPTIONS: Final[tuple[str, ...]] = (*EVENT_TYPES, EVERY_TYPE, *CHANNEL_WILDCARDS)
 """Everything that an endpoint may subscribe to: event types and wildcards."""
 
-_KNOWN: Final = frozenset(EVENT_TYPES)
+_KNOWN_TYPES: Final = frozenset(EVENT_TYPES)
 _CHANNEL_OF: Final = {name: channel for channel, names in CATALOGUE.items() for name in names}
 
 
@@ -83,8 +83,8 @@ class UnknownEventTypeError(ValueError):
     """An event type that is not in the catalogue."""
 
     def __init__(self, name: str) -> None:
-        shown = name if len(name) <= 64 else f"{name[:64]}…"
-        super().__init__(f"unknown event type {shown!r}; known are {', '.join(EVENT_TYPES)}")
+        excerpt = name if len(name) <= 64 else f"{name[:64]}…"
+        super().__init__(f"unknown event type {excerpt!r}; known are {', '.join(EVENT_TYPES)}")
 
 
 def event_type(name: str) -> str:
@@ -94,7 +94,7 @@ def event_type(name: str) -> str:
         UnknownEventTypeError: the type is not in the catalogue.
     """
     bare = name.removeprefix(CLOUDEVENT_PREFIX)
-    if bare not in _KNOWN:
+    if bare not in _KNOWN_TYPES:
         raise UnknownEventTypeError(name)
     return bare
 
@@ -116,8 +116,8 @@ def example(name: str) -> dict[str, str]:
 
 def wildcards_of(name: str) -> tuple[str, ...]:
     """Return the wildcards that include an event type of the catalogue."""
-    own = (wildcard for wildcard, channel in CHANNEL_WILDCARDS.items() if channel is _CHANNEL_OF[name])
-    return (EVERY_TYPE, *own)
+    wildcards = (wildcard for wildcard, channel in CHANNEL_WILDCARDS.items() if channel is _CHANNEL_OF[name])
+    return (EVERY_TYPE, *wildcards)
 
 
 def described_types() -> list[dict[str, Any]]:

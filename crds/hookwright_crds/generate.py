@@ -34,7 +34,7 @@ _READY: Final = (_condition_column("Ready", "Ready"), _condition_column("Reason"
 
 def _columns(kind: str) -> list[Schema]:
     """Return the columns of ``kubectl get``, which show whether the object works."""
-    own = {
+    columns = {
         "Project": [
             *_READY,
             _column("Keys", ".status.apiKeys", "integer"),
@@ -60,7 +60,7 @@ def _columns(kind: str) -> list[Schema]:
         ],
     }
     return [
-        *own[kind],
+        *columns[kind],
         _column("Age", ".metadata.creationTimestamp", "date"),
         _condition_column("Message", "Ready", "message", _WIDE),
     ]

@@ -37,7 +37,7 @@ class Permission:
     def accepts(self) -> tuple[Credential, ...]:
         """The kinds of credential that may call; none if the operation is open."""
         kinds = ((Credential.KEY, self.scope), (Credential.SESSION, self.role))
-        return tuple(credential for credential, needed in kinds if needed is not None)
+        return tuple(credential for credential, requirement in kinds if requirement is not None)
 
 
 OPEN: Final = Permission(open=True)

@@ -27,7 +27,7 @@ Path = tuple[int | str, ...]
 
 _ROUNDS: Final = 8
 """Each round removes one more level of unknown parts; specs and statuses have five levels."""
-_NAMED: Final = 5
+_NAME_LIMIT: Final = 5
 _LONGEST: Final = 160
 _GROUP: Final = "hookwright.dev/"
 _PLACEHOLDER: Final[Mapping[type, Mapping[str, Any]]] = {
@@ -101,9 +101,9 @@ class _Draft:
         self.faults: list[str] = []
         self.events: list[str] = []
         self.types: list[str] = []
-        if model is WebhookEndpoint and isinstance(listed := self.spec.get("events"), list):
-            self.types = [one for one in listed if one in SUBSCRIPTIONS]
-            self.events = [_shortened(str(one), 64) for one in listed if one not in SUBSCRIPTIONS]
+        if model is WebhookEndpoint and isinstance(events := self.spec.get("events"), list):
+            self.types = [event for event in events if event in SUBSCRIPTIONS]
+            self.events = [_shortened(str(event), 64) for event in events if event not in SUBSCRIPTIONS]
             # An endpoint with unknown types only is valid, and subscribes to no type that this version knows.
             self.spec["events"] = self.types or ([EVENT_TYPES[0]] if self.events else [])
 
@@ -124,19 +124,21 @@ class _Draft:
             self.fields.append(_shortened(".".join(map(str, place)), 64))
             _drop(self.body, place)
         elif place[:1] == ("spec",) or not place:
-            where = ".".join(map(str, place[:2])) or "spec"
-            self.faults.append(_shortened(f"{where} ({message.removeprefix('Value error, ')})", _LONGEST))
+            field = ".".join(map(str, place[:2])) or "spec"
+            self.faults.append(_shortened(f"{field} ({message.removeprefix('Value error, ')})", _LONGEST))
             self.body["spec"] = dict(_PLACEHOLDER[model])
 
     def _finished(self, read: R) -> tuple[R, Unsupported]:
         resource: Any = read
-        unsupported = Unsupported(*(tuple(dict.fromkeys(found)) for found in (self.fields, self.events, self.faults)))
+        unsupported_parts = Unsupported(
+            *(tuple(dict.fromkeys(parts)) for parts in (self.fields, self.events, self.faults))
+        )
         spec = resource.spec
         if self.faults:
             spec = self._unusable(resource)
         elif self.events and not self.types:
             spec = spec.model_copy(update={"events": ()})
-        return read.model_copy(update={"spec": spec}), unsupported
+        return read.model_copy(update={"spec": spec}), unsupported_parts
 
     def _unusable(self, read: Project | ApiKey | WebhookEndpoint) -> ProjectSpec | ApiKeySpec | WebhookEndpointSpec:
         if isinstance(read, Project):
@@ -157,8 +159,8 @@ class _Draft:
         name = reference.get("name") if isinstance(reference, dict) else None
         if isinstance(name, str):
             return name
-        owners = [one for one in read.metadata.owner_references if one.api_version.startswith(_GROUP)]
-        return next((one.name for one in owners if one.kind == "Project"), "")
+        owners = [owner for owner in read.metadata.owner_references if owner.api_version.startswith(_GROUP)]
+        return next((owner.name for owner in owners if owner.kind == "Project"), "")
 
 
 def _drop(body: Any, place: Path) -> None:
@@ -172,8 +174,8 @@ def _drop(body: Any, place: Path) -> None:
 
 
 def _listed(names: Sequence[str], *, separator: str = ", ") -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return separator.join(names[:_NAMED]) + more
+    suffix = f" and {len(names) - _NAME_LIMIT} more" if len(names) > _NAME_LIMIT else ""
+    return separator.join(names[:_NAME_LIMIT]) + suffix
 
 
 def _shortened(text: str, longest: int) -> str:

@@ -10,11 +10,11 @@ REQUEST_ID: Final = "X-Request-Id"
 _SANE: Final = re.compile(r"[A-Za-z0-9._~:/+=@-]{1,128}")
 
 
-def request_id(given: str | None, draw: Callable[[], str]) -> str:
+def request_id(caller_id: str | None, draw: Callable[[], str]) -> str:
     """Return the caller's request id if it is valid for headers and logs, else a new one.
 
     Args:
-        given: the caller's id; it is valid if it has 1 to 128 letters, digits and ``._~:/+=@-``.
+        caller_id: the caller's id; it is valid if it has 1 to 128 letters, digits and ``._~:/+=@-``.
         draw: generates a new id.
     """
-    return given if given and _SANE.fullmatch(given) else draw()
+    return caller_id if caller_id and _SANE.fullmatch(caller_id) else draw()

@@ -40,8 +40,8 @@ class Rule:
 
     rule: str
     message: str
-    """The error message for objects that break the rule; with ``computed``, a CEL expression that returns it."""
-    computed: bool = False
+    """The error message for objects that break the rule; with ``is_computed``, a CEL expression that returns it."""
+    is_computed: bool = False
     field: str = ""
     """The faulty field below the rule's path, such as ``.digest``; empty if the fault is at the path itself."""
     reason: str = ""
@@ -50,7 +50,7 @@ class Rule:
         """Return the JSON form for a schema."""
         entry = {
             "rule": self.rule,
-            "messageExpression" if self.computed else "message": self.message,
+            "messageExpression" if self.is_computed else "message": self.message,
             "fieldPath": self.field,
             "reason": self.reason,
         }
@@ -92,10 +92,10 @@ def _duration(field: str, bounds: tuple[str, str], example: str) -> Rule:
     )
 
 
-def _not_decreased(rotated: str) -> Rule:
+def _not_decreased(credential: str) -> Rule:
     return Rule(
         "self >= oldSelf",
-        f"rotation cannot be decreased, because a lower value would rotate the {rotated} once more; "
+        f"rotation cannot be decreased, because a lower value would rotate the {credential} once more; "
         "keep the present value, or increase it",
     )
 
@@ -113,7 +113,7 @@ _EXPIRY: Final = Rule(
     f"self >= timestamp('{format_timestamp(EARLIEST)}') && self < timestamp('{format_timestamp(LATEST)}')",
     f"expiresAt must be a time from {format_timestamp(EARLIEST)} to before {format_timestamp(LATEST)}",
 )
-_RESERVED: Final = "[" + ", ".join(f"'{name}'" for name in sorted(RESERVED_HEADERS)) + "]"
+_RESERVED_NAMES: Final = "[" + ", ".join(f"'{name}'" for name in sorted(RESERVED_HEADERS)) + "]"
 
 RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
     "Project": {},
@@ -176,7 +176,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 "self.all(event, self.exists_one(other, other == event))",
                 "'events must not name an event type twice: ' "
                 "+ self.filter(event, !self.exists_one(other, other == event))[0]",
-                computed=True,
+                is_computed=True,
             ),
         ),
         "spec.signing.rotation": (_not_decreased("secret"),),
@@ -184,10 +184,10 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
         "spec.signing.overlap": (_duration("overlap", OVERLAP_BOUNDS, "1h or 24h"),),
         "spec.headers": (
             Rule(
-                f"!self.exists(name, name.lowerAscii() in {_RESERVED})",
-                f"'headers must not set ' + self.filter(name, name.lowerAscii() in {_RESERVED})[0] "
+                f"!self.exists(name, name.lowerAscii() in {_RESERVED_NAMES})",
+                f"'headers must not set ' + self.filter(name, name.lowerAscii() in {_RESERVED_NAMES})[0] "
                 "+ ', which Hookwright or HTTP itself sets'",
-                computed=True,
+                is_computed=True,
                 reason=FORBIDDEN,
             ),
         ),

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 Schema: TypeAlias = dict[str, Any]
 """A JSON schema, or a part of one, as a JSON object."""
 
-_DROPPED: Final = frozenset({"title", "$defs", "examples"})
-_KEPT: Final = frozenset(
+_DROPPED_KEYWORDS: Final = frozenset({"title", "$defs", "examples"})
+_KEPT_KEYWORDS: Final = frozenset(
     {
         "type", "description", "enum", "required", "minLength", "maxLength", "minItems", "maxItems",
         "minProperties", "maxProperties", "minimum", "maximum", "multipleOf",
@@ -73,13 +73,13 @@ class _Conversion:
 
     def convert(self, node: Schema, path: str) -> Schema:
         """Return the structural form of one node; ``path`` is its path for error messages."""
-        result = {keyword: _kept(value) for keyword, value in node.items() if keyword in _KEPT}
+        result = {keyword: _kept(value) for keyword, value in node.items() if keyword in _KEPT_KEYWORDS}
         for keyword, value in node.items():
             if keyword in self._handlers:
-                converted = self._handlers[keyword](value, path)
-                _refuse_clash(result, converted, path)
-                result = converted | result
-            elif keyword not in _KEPT | _DROPPED:
+                part = self._handlers[keyword](value, path)
+                _refuse_clash(result, part, path)
+                result = part | result
+            elif keyword not in _KEPT_KEYWORDS | _DROPPED_KEYWORDS:
                 raise SchemaError(path, f"keyword {keyword!r} has no equivalent in a structural schema")
         return _checked(result, path)
 
@@ -88,15 +88,15 @@ class _Conversion:
         if name in self._open:
             raise SchemaError(path, f"{name} contains itself; a structural schema cannot be recursive")
         self._open.append(name)
-        inlined = self.convert(self._definitions[name], path)
+        definition = self.convert(self._definitions[name], path)
         self._open.pop()
-        return inlined
+        return definition
 
     def _optional(self, choices: list[Schema], path: str) -> Schema:
-        others = [choice for choice in choices if choice != _NULL]
-        if len(others) != 1 or len(others) == len(choices):
+        alternatives = [choice for choice in choices if choice != _NULL]
+        if len(alternatives) != 1 or len(alternatives) == len(choices):
             raise SchemaError(path, "anyOf must be 'a type or null', which means a field that may be absent")
-        return self.convert(others[0], path)
+        return self.convert(alternatives[0], path)
 
     def _additional_properties(self, value: Any, path: str) -> Schema:
         if value is False:
@@ -120,7 +120,7 @@ class _Conversion:
     def _default(self, value: Any, _path: str) -> Schema:
         if isinstance(value, dict):
             # The API server refuses a null for a field that is not set.
-            value = {name: one for name, one in value.items() if one is not None}
+            value = {name: element for name, element in value.items() if element is not None}
         return {"default": value} if self._defaults and value is not None else {}
 
     def _format(self, value: str, path: str) -> Schema:
@@ -144,8 +144,8 @@ def cel_text(text: str) -> str:
         return f'r"{text}"'
     if "'" not in text:
         return f"r'{text}'"
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    literal = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{literal}"'
 
 
 def _kept(value: Any) -> Any:
@@ -157,9 +157,9 @@ def _kept(value: Any) -> Any:
 
 def _refuse_clash(outer: Schema, inner: Schema, path: str) -> None:
     """Refuse keywords that exist both beside a ``$ref`` or ``anyOf`` and inside; of two descriptions the outer wins."""
-    both = (outer.keys() & inner.keys()) - {"description"}
-    if both:
-        raise SchemaError(path, f"{', '.join(sorted(both))} given twice; give it once")
+    clashes = (outer.keys() & inner.keys()) - {"description"}
+    if clashes:
+        raise SchemaError(path, f"{', '.join(sorted(clashes))} given twice; give it once")
 
 
 def _checked(node: Schema, path: str) -> Schema:

@@ -31,68 +31,68 @@ def trimmed(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def trimmed_with_labels(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object as `trimmed` does, also with its labels without a prefix, up to the limit."""
-    kept, labels = trimmed(body), body["metadata"].get("labels") or {}
+    result, labels = trimmed(body), body["metadata"].get("labels") or {}
     if labels:
-        own = _within((name, text) for name, text in labels.items() if "/" not in name)
-        kept["metadata"]["labels"] |= own
-    return kept
+        plain_labels = _within((name, text) for name, text in labels.items() if "/" not in name)
+        result["metadata"]["labels"] |= plain_labels
+    return result
 
 
 def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Secret with the kept parts of its metadata and of its data; other objects have no data."""
-    kept = trimmed(body)
+    result = trimmed(body)
     if "data" in body:
-        kept["data"] = _fields(body["data"] or {})
-    return kept
+        result["data"] = _fields(body["data"] or {})
+    return result
 
 
 def secret_fields(body: Mapping[str, Any]) -> dict[str, str]:
     """Return a Secret's content as text; binary fields are empty."""
-    return {name: decode_field(written) for name, written in (body.get("data") or {}).items()}
+    return {name: decode_field(text) for name, text in (body.get("data") or {}).items()}
 
 
-def decode_field(written: str) -> str:
+def decode_field(text: str) -> str:
     """Return the text of a Secret's field, empty if it is binary."""
     try:
-        return base64.b64decode(written, validate=True).decode()
+        return base64.b64decode(text, validate=True).decode()
     except ValueError:
         return ""
 
 
-def _metadata(written: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: written[name] for name in _PLAIN if name in written}
-    labels, annotations = written.get("labels") or {}, written.get("annotations") or {}
+def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    result = {name: metadata[name] for name in _PLAIN if name in metadata}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if labels:
-        kept["labels"] = {name: labels[name] for name in _LABELS if name in labels}
+        result["labels"] = {name: labels[name] for name in _LABELS if name in labels}
     if annotations:
-        kept["annotations"] = _within((name, text) for name, text in annotations.items() if name.startswith(_PREFIX))
-    if finalizers := written.get("finalizers"):
-        kept["finalizers"] = _finalizers(finalizers)
-    if owners := written.get("ownerReferences"):
+        result["annotations"] = _within((name, text) for name, text in annotations.items() if name.startswith(_PREFIX))
+    if finalizers := metadata.get("finalizers"):
+        result["finalizers"] = _finalizers(finalizers)
+    if owners := metadata.get("ownerReferences"):
         ours = [owner for owner in owners if str(owner.get("apiVersion", "")).startswith(_PREFIX)]
-        kept["ownerReferences"] = ours[:_OWNERS]
-    return kept
+        result["ownerReferences"] = ours[:_OWNERS]
+    return result
 
 
-def _finalizers(written: list[str]) -> list[str]:
-    if sum(map(len, written)) <= KEPT_BYTES:
-        return written
-    return [*{_FINALIZER}.intersection(written), MORE_FINALIZERS]
+def _finalizers(finalizers: list[str]) -> list[str]:
+    if sum(map(len, finalizers)) <= KEPT_BYTES:
+        return finalizers
+    return [*{_FINALIZER}.intersection(finalizers), MORE_FINALIZERS]
 
 
 def _fields(data: Mapping[str, str]) -> dict[str, str]:
     """Return the known fields; a field that is too long becomes empty, so that it counts as invalid."""
-    known = {name: data[name] for name in _FIELDS if name in data}
+    fields = {name: data[name] for name in _FIELDS if name in data}
     session_keys = ((name, text) for name, text in data.items() if _SESSION_KEY.fullmatch(name))
-    return dict.fromkeys(known, "") | _within([*known.items(), *session_keys])
+    return dict.fromkeys(fields, "") | _within([*fields.items(), *session_keys])
 
 
 def _within(items: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the items that fit into the limit, chosen in their order."""
-    kept, left = {}, KEPT_BYTES
+    result, room = {}, KEPT_BYTES
     for name, text in items:
         size = len(name) + len(text)
-        if size <= left:
-            kept[name] = text
-            left -= size
-    return kept
+        if size <= room:
+            result[name] = text
+            room -= size
+    return result

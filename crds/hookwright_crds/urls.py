@@ -31,8 +31,8 @@ class UrlRule:
 
 _LABEL: Final = r"[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
 _GROUP: Final = "[0-9A-Fa-f]{1,4}"
-_SHORTENED: Final = "|".join(rf"({_GROUP}:){{1,{7 - after}}}(:{_GROUP}){{1,{after}}}" for after in range(1, 7))
-_IPV6: Final = rf"({_GROUP}:){{7}}{_GROUP}|({_GROUP}:){{1,7}}:|{_SHORTENED}|:((:{_GROUP}){{1,7}}|:)"
+_SHORT_FORMS: Final = "|".join(rf"({_GROUP}:){{1,{7 - after}}}(:{_GROUP}){{1,{after}}}" for after in range(1, 7))
+_IPV6: Final = rf"({_GROUP}:){{7}}{_GROUP}|({_GROUP}:){{1,7}}:|{_SHORT_FORMS}|:((:{_GROUP}){{1,7}}|:)"
 """RFC 4291, section 2.2, forms 1 and 2: hexadecimal only, without a zone."""
 _HOST: Final = rf"({_LABEL}(\.{_LABEL})*\.?|\[({_IPV6})\])"
 _PORT: Final = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"

@@ -52,27 +52,27 @@ class UnknownRoleError(ValueError):
         super().__init__(f"role must be one of {', '.join(UserRole)}")
 
 
-def role_of(written: str | None) -> UserRole:
+def role_of(text: str | None) -> UserRole:
     """Return the role in the field ``role``; None, which means that the field is absent, is an admin.
 
     Raises:
         UnknownRoleError: the field has another value.
     """
-    if written is None:
+    if text is None:
         return UserRole.ADMIN
     try:
-        return UserRole(written.strip())
+        return UserRole(text.strip())
     except ValueError:
         raise UnknownRoleError from None
 
 
-def normal_email(written: str) -> str:
+def normal_email(text: str) -> str:
     """Return an address in its normal form for comparison and storage: no surrounding white space, lower case.
 
     Raises:
         ValueError: the text is not an email address.
     """
-    email = written.strip().lower()
+    email = text.strip().lower()
     if len(email) > MAX_EMAIL_LENGTH or not _EMAIL.fullmatch(email):
         raise ValueError("email must be an address such as ada@example.com")
     return email

@@ -129,7 +129,7 @@ def test_a_rule_is_added_to_those_that_stand_there() -> None:
     """A field keeps the rule of its pattern and the rules of the table."""
     first = {"rule": "a", "message": "b"}
     schema: dict[str, Any] = {"properties": {"url": {"x-kubernetes-validations": [first]}}}
-    attach(schema, {"url": (Rule("c", "d", computed=True, field=".e", reason="f"),)})
+    attach(schema, {"url": (Rule("c", "d", is_computed=True, field=".e", reason="f"),)})
     second = {"rule": "c", "messageExpression": "d", "fieldPath": ".e", "reason": "f"}
     assert schema["properties"]["url"]["x-kubernetes-validations"] == [first, second]
 
