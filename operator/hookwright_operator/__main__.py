@@ -40,35 +40,35 @@ def _collect_rarely() -> None:
     gc.set_threshold(*_COLLECTED_AFTER)
 
 
-async def run(chosen: OperatorSettings) -> None:
+async def run(settings: OperatorSettings) -> None:
     """Run an operator until SIGTERM or SIGINT.
 
     Raises:
         StoreError: the database cannot be opened, or belongs to another installation.
         KubeError: there are no credentials for a cluster, or they do not permit reading namespace kube-system.
     """
-    ended = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     kube = await KubernetesClient.connect("hookwright-operator", connections=API_SERVER)
     try:
-        installation = await this_installation(kube, chosen.namespace, ended)
+        installation = await this_installation(kube, settings.namespace, stop)
         if installation is None:
             return
-        await claim_database(chosen.database_url, installation, clock=now_ms)
+        await claim_database(settings.database_url, installation, clock=now_ms)
         store = await Store.open(
-            chosen.database_url,
-            instance=chosen.instance or "operator",
-            name=chosen.instance,
-            delivers="deliver" in chosen.roles,
-            lease_ms=int(chosen.lease * 1000),
+            settings.database_url,
+            instance=settings.instance or "operator",
+            name=settings.instance,
+            delivers="deliver" in settings.roles,
+            lease_ms=int(settings.lease * 1000),
             clock=now_ms,
             observe=lambda operation, seconds: metrics.STORE_DURATION_OF(operation).observe(seconds),
         )
         try:
-            operator = Operator(chosen, kube, store)
+            operator = Operator(settings, kube, store)
             await operator.start()
-            await ended.wait()
+            await stop.wait()
             await operator.stop()
         finally:
             await store.close()
@@ -79,17 +79,17 @@ async def run(chosen: OperatorSettings) -> None:
 def main() -> int:
     """Run the operator; return the process's exit code."""
     try:
-        chosen = OperatorSettings.load()
-        ensure_open_files(open_files(chosen), bounds="HOOKWRIGHT_MAX_IN_FLIGHT and HOOKWRIGHT_INTAKE_CONNECTIONS")
+        settings = OperatorSettings.load()
+        ensure_open_files(open_files(settings), bounds="HOOKWRIGHT_MAX_IN_FLIGHT and HOOKWRIGHT_INTAKE_CONNECTIONS")
     except HookwrightError as error:
         sys.stderr.write(f"hookwright-operator: {error}\n")
         return 2
     _collect_rarely()
-    logs.configure(form=chosen.log_format, level=chosen.log_level, quiet=_QUIET)
+    logs.configure(form=settings.log_format, level=settings.log_level, quiet=_QUIET)
     # kopf runs in a thread on purpose and a flag stops it, so its warning about signals is not needed.
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
     try:
-        uvloop.run(run(chosen))
+        uvloop.run(run(settings))
     except HookwrightError as error:
         log.error("cannot run", error=str(error))  # noqa: TRY400 - the message is complete, a traceback adds nothing
         return 1

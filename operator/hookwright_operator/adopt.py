@@ -24,18 +24,18 @@ _CLUSTER: Final = "/api/v1/namespaces/kube-system"
 _RETRY_SECONDS: Final = 1.0
 
 
-async def this_installation(kube: KubernetesClient, namespace: str, ended: asyncio.Event) -> Installation | None:
+async def this_installation(kube: KubernetesClient, namespace: str, stop: asyncio.Event) -> Installation | None:
     """Return which installation this process belongs to; None if the process ends before the API server answers.
 
     Args:
         kube: used to read the uid of namespace kube-system, which identifies the cluster.
         namespace: the installation's own namespace.
-        ended: set when the process must end.
+        stop: set when the process must end.
 
     Raises:
         KubeError: the API server refuses the request.
     """
-    while not ended.is_set():
+    while not stop.is_set():
         try:
             body = await kube.get(_CLUSTER)
             return Installation(body["metadata"]["uid"], namespace)
@@ -45,7 +45,7 @@ async def this_installation(kube: KubernetesClient, namespace: str, ended: async
                 raise _refused(error) from None
             log.warning("API server unavailable, waiting to identify the cluster", error=str(error))
         with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), _RETRY_SECONDS)
+            await asyncio.wait_for(stop.wait(), _RETRY_SECONDS)
     return None
 
 
@@ -70,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--from", dest="previous", required=True, metavar="INSTALLATION", help="the current owner")
     parser.add_argument("--to", dest="following", required=True, metavar="INSTALLATION", help="the new owner")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        previous, following = Installation.parse(chosen.previous), Installation.parse(chosen.following)
+        previous, following = Installation.parse(options.previous), Installation.parse(options.following)
         asyncio.run(
             hand_over(
                 OperatorSettings.load().database_url, previous, following, clock=lambda: time.time_ns() // 1_000_000

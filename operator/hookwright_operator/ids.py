@@ -34,7 +34,7 @@ class Ulids:
     ) -> None:
         self._clock_ns, self._random_bytes = clock_ns, random_bytes
         self._last = 0
-        self._head, self._spelled = 0, ""
+        self._head, self._head_text = 0, ""
 
     def __call__(self) -> str:
         """Return the next ULID, 26 characters of Crockford's base 32."""
@@ -45,8 +45,8 @@ class Ulids:
             self._last += 1
         head, tail = divmod(self._last, 1 << _TAIL_BITS)
         if head != self._head:
-            self._head, self._spelled = head, "".join([_PAIRS[head >> shift & 1023] for shift in range(100, -1, -10)])
-        return self._spelled + _PAIRS[tail >> 10] + _PAIRS[tail & 1023]
+            self._head, self._head_text = head, "".join([_PAIRS[head >> shift & 1023] for shift in range(100, -1, -10)])
+        return self._head_text + _PAIRS[tail >> 10] + _PAIRS[tail & 1023]
 
 
 _next: Final = Ulids()

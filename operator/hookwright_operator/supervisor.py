@@ -14,9 +14,9 @@ log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
-_LIVED: Final = 60.0
+_STABLE_SECONDS: Final = 60.0
 """Seconds of running after which earlier failures of a loop no longer count."""
-_TOLERATED: Final = 8
+_MOST_FAILURES: Final = 8
 
 
 @dataclass(slots=True)
@@ -39,8 +39,8 @@ class Supervisor:
     def dying(self) -> str | None:
         """Return the name of a loop that fails repeatedly, or None; a loop that runs again counts as healthy."""
         for name, failures in self._failures.items():
-            recent = asyncio.get_running_loop().time() - self._failed_at.get(name, 0.0) <= _LIVED
-            if failures > _TOLERATED and recent:
+            recent = asyncio.get_running_loop().time() - self._failed_at.get(name, 0.0) <= _STABLE_SECONDS
+            if failures > _MOST_FAILURES and recent:
                 return name
         return None
 
@@ -55,21 +55,21 @@ class Supervisor:
         clock = asyncio.get_running_loop().time
         pause = _FIRST_PAUSE
         while True:
-            began, failed = clock(), 1
+            began, failures = clock(), 1
             try:
                 await run()
                 log.warning("loop ended, restarting it", loop=name)
             except (KubeUnavailable, StoreUnavailable) as error:
                 # The loop is not the cause, and a new process would not help: the loop waits.
                 log.warning("dependency unavailable, loop retries", loop=name, error=str(error))
-                failed = 0
+                failures = 0
             except Exception:
                 log.exception("loop failed, restarting it", loop=name)
             metrics.LOOP_RESTARTS.labels(name).inc()
-            if clock() - began > _LIVED:
+            if clock() - began > _STABLE_SECONDS:
                 self._failures[name], pause = 0, _FIRST_PAUSE
-            self._failures[name] = self._failures.get(name, 0) + failed
-            if failed:
+            self._failures[name] = self._failures.get(name, 0) + failures
+            if failures:
                 self._failed_at[name] = clock()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
