@@ -54,7 +54,7 @@ PENDING: Final = Gauge(
     "Deliveries to endpoints in the cluster that are not delivered, failed or discarded.",
     registry=WHOLE_STORE,
 )
-ORPHANED: Final = Gauge(
+ORPHANS: Final = Gauge(
     "hookwright_deliveries_orphaned",
     "Pending deliveries of endpoints that are missing in the cluster; discarded after HOOKWRIGHT_ORPHAN_GRACE.",
     registry=WHOLE_STORE,
@@ -99,7 +99,7 @@ ENDPOINTS: Final = Gauge(
     ["state"],
     registry=WHOLE_STORE,
 )
-ATTEMPTED: Final = Gauge(
+ENDPOINTS_ATTEMPTED: Final = Gauge(
     "hookwright_endpoints_attempted",
     "Active and unreachable endpoints with an attempt in the last 15 minutes, by the result of the last one; without "
     "endpoints with pull.",
@@ -112,7 +112,7 @@ NAMESPACES_ATTEMPTED: Final = Gauge(
     ["result"],
     registry=WHOLE_STORE,
 )
-UNSUPPORTED: Final = Gauge(
+UNSUPPORTED_OBJECTS: Final = Gauge(
     "hookwright_unsupported_objects",
     "Objects with fields, event types or values that this version does not understand, by kind.",
     ["kind"],
@@ -136,7 +136,7 @@ LEASE_UNTIL: Final = Gauge(
     "hookwright_lease_until_timestamp_seconds",
     "Time at which the claim lease of this replica expires, in seconds since the epoch.",
 )
-MEASURED: Final = Gauge(
+GAUGES_TIMESTAMP: Final = Gauge(
     "hookwright_gauges_timestamp_seconds",
     "Time of the last update of the gauges of deliveries and endpoints, in seconds since the epoch.",
     registry=WHOLE_STORE,
@@ -172,7 +172,7 @@ for _outcome in ("delivered", "failed", "discarded"):
     DELIVERIES.labels(_outcome)
 for _result in ("delivered", "failed"):
     ATTEMPTS.labels(_result)
-    ATTEMPTED.labels(_result)
+    ENDPOINTS_ATTEMPTED.labels(_result)
     NAMESPACES_ATTEMPTED.labels(_result)
 for _result in ("taken", "acked", "nacked", "lease_ended"):
     PULLED.labels(_result)
@@ -185,7 +185,7 @@ for _reason in ("unavailable", "refused"):
 for _state in STATES:
     ENDPOINTS.labels(_state)
 for _kind in ("Project", "ApiKey", "WebhookEndpoint"):
-    UNSUPPORTED.labels(_kind)
+    UNSUPPORTED_OBJECTS.labels(_kind)
     RECONCILE_DURATION.labels(_kind)
     for _result in ("ok", "conflict", "refused", "error"):
         RECONCILES.labels(_kind, _result)

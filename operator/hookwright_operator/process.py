@@ -146,11 +146,11 @@ class Operator:
             idle=_idle_connections(settings),
         )
         self._store_probe = StoreProbe(store.ping)
-        self._unpublished = UnpublishedHealth(self._queue, utc_now)
+        self._unpublished_health = UnpublishedHealth(self._queue, utc_now)
         self._status_reporter = StatusReporter(
             store,
             self._registry,
-            self._unpublished.publish,
+            self._unpublished_health.publish,
             interval=settings.status_interval,
             clock=time.monotonic,
             leads=lambda: self._leadership.holds,
@@ -191,20 +191,20 @@ class Operator:
             cache,
             self._registry,
             store,
-            self._unpublished,
+            self._unpublished_health,
             utc_now,
             check_resource_version=store.shared,
         )
         self._reconciler = Reconciler(
             self._queue, cache, self._registry, self._leadership, observer, applier,
-            self._unpublished, self._status_reporter, utc_now,
+            self._unpublished_health, self._status_reporter, utc_now,
         )  # fmt: skip
 
     def _create_leader(self) -> None:
-        settings, served = self._settings, self._settings.watch_namespaces
+        settings, namespaces = self._settings, self._settings.watch_namespaces
         self._housekeeping = Housekeeping(
             self._kube, self._store, self._registry, self._changes, self._status_reporter, now_ms,
-            int(settings.orphan_grace * _HOUR_MS), served,
+            int(settings.orphan_grace * _HOUR_MS), namespaces,
         )  # fmt: skip
         session_keys = SessionKeys(
             self._writing, self._changes, settings.users_namespace,
@@ -220,7 +220,7 @@ class Operator:
         }
         if self._store.shared:
             loops["takeover"] = self._housekeeping.repair
-        if not served:
+        if not namespaces:
             loops["orphans"] = self._housekeeping.watch_orphans
         election = None
         if self._store.shared and "reconcile" in settings.roles:
@@ -262,16 +262,16 @@ class Operator:
             await self._dispatcher.reload_due_times()
         elif "intake" in settings.roles:
             self._store.listen(self._dispatcher.pull_waiters.wake)
-        served = settings.watch_namespaces
+        namespaces = settings.watch_namespaces
         # Only the reconciler needs the session keys.
-        own = [settings.users_namespace] if "reconcile" in settings.roles else []
-        watched = {*served, *own} if served else set()
+        key_namespaces = [settings.users_namespace] if "reconcile" in settings.roles else []
+        watched_namespaces = {*namespaces, *key_namespaces} if namespaces else set()
         for name, run in (
             ("heartbeat", partial(self._dispatcher.keep_lease, settings.lease)),
             ("store", self._store_probe.run),
             ("statistics", self._store.statistics.run),
             ("reconcile", self._reconciler.run),
-            ("watch", partial(watch_cluster, self._kube, self._changes, self._freshness, watched)),
+            ("watch", partial(watch_cluster, self._kube, self._changes, self._freshness, watched_namespaces)),
             ("sync", self._sync),
             ("resync", self._resync.run),
             ("health", self._status_reporter.run),

@@ -51,8 +51,8 @@ class Endpoint:
         rotation: the value of ``spec.signing.rotation`` for which the newest secret was made.
         previous_until: when the last overlap of a replaced secret ends, None without an overlap.
         omits_responses: whether the bodies of answers are not stored; the registry sets it by the project's settings.
-        blocked: why no delivery may be sent although the endpoint is not suspended (for example, its url is plain http
-            and that is not allowed); empty: not blocked.
+        block_reason: why no delivery may be sent although the endpoint is not suspended (for example, its url is plain
+            http and that is not allowed); empty: not blocked.
     """
 
     uid: str
@@ -67,7 +67,7 @@ class Endpoint:
     headers: tuple[tuple[str, str], ...] = ()
     per_minute: int | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    blocked: str = ""
+    block_reason: str = ""
     format: str = "json"
     rotation: int = 0
     previous_until: datetime | None = None
@@ -78,12 +78,12 @@ class Endpoint:
     @property
     def sendable(self) -> bool:
         """Whether deliveries may be sent now, or taken by a consumer."""
-        return bool(self.secrets) and not self.suspend and not self.blocked
+        return bool(self.secrets) and not self.suspend and not self.block_reason
 
     @property
     def expired(self) -> bool:
         """Whether its time is over, so that it gets no more deliveries."""
-        return self.blocked == EXPIRED
+        return self.block_reason == EXPIRED
 
     @property
     def pulled(self) -> bool:
@@ -210,8 +210,8 @@ class Registry:
         """Return the endpoints of a project, or those of all projects of the namespace."""
         if project is not None:
             return list(self._by_project.get((namespace, project), {}).values())
-        peers = [found for (place, _), found in self._by_project.items() if place == namespace]
-        return [endpoint for found in peers for endpoint in found.values()]
+        peers = [endpoints for (place, _), endpoints in self._by_project.items() if place == namespace]
+        return [endpoint for endpoints in peers for endpoint in endpoints.values()]
 
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(tuple(self._endpoints.values()))

@@ -122,7 +122,7 @@ async def test_each_endpoint_is_in_one_state(installation: Installation) -> None
     """The order of states is blocked, suspended, unreachable."""
     installation.endpoint("a", reachable="False")
     installation.endpoint("b", reachable="False", suspend=True)
-    installation.endpoint("c", reachable="False", suspend=True, blocked="InsecureUrl")
+    installation.endpoint("c", reachable="False", suspend=True, block_reason="InsecureUrl")
     installation.endpoint("d")
     for state in ("active", "unreachable", "suspended", "blocked"):
         assert await installation.measured("endpoints", state=state) == 1
@@ -135,7 +135,7 @@ async def test_only_recent_attempts_of_endpoints_that_may_be_sent_to_are_counted
     installation.endpoint("idle and bad", reachable="False", tried=16)
     installation.endpoint("never tried", reachable="Unknown")
     installation.endpoint("suspended", reachable="False", suspend=True, tried=1)
-    installation.endpoint("blocked", reachable="False", blocked="InsecureUrl", tried=1)
+    installation.endpoint("blocked", reachable="False", block_reason="InsecureUrl", tried=1)
     assert await installation.measured("endpoints_attempted", result="delivered") == 1
     assert await installation.measured("endpoints_attempted", result="failed") == 1
     assert await installation.measured("endpoints", state="unreachable") == 2

@@ -154,8 +154,8 @@ def _words(action: Action) -> str:
 
 
 def _sending(known: Endpoint) -> str:
-    if known.blocked:
-        return f"blocked by {known.blocked}"
+    if known.block_reason:
+        return f"blocked by {known.block_reason}"
     if known.suspend:
         return "suspended"
     return "sends" if known.sendable else "has no secret"
@@ -184,7 +184,7 @@ class EndpointScene(Scene):
     max_timeout: float = 30
     registered: Endpoint | None = None
     failures: FailedDeliveries | None = None
-    unsupported: Unsupported = UNDERSTOOD
+    unsupported_parts: Unsupported = UNDERSTOOD
     refused_address: str = ""
     refused_write: str = ""
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -200,7 +200,7 @@ class EndpointScene(Scene):
             GRACE,
             self.max_timeout,
             self.failures,
-            self.unsupported,
+            self.unsupported_parts,
             self.refused_address,
             self.refused_write,
             self.kept_secrets,
@@ -238,14 +238,14 @@ class ApiKeyScene(Scene):
 
     key: ApiKey = field(default_factory=apikey)
     duplicate: bool = False
-    unsupported: Unsupported = UNDERSTOOD
+    unsupported_parts: Unsupported = UNDERSTOOD
     refused_write: str = ""
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the key's plan."""
         fresh: Iterator[MintedKey] = iter(_KEYS[len(self.minted) :])
         observed = ObservedApiKey(
-            self.key, self.parent, self.secret, self.duplicate, self.unsupported, self.refused_write
+            self.key, self.parent, self.secret, self.duplicate, self.unsupported_parts, self.refused_write
         )
         return plan_apikey(observed, now=now, mint=lambda _: next(fresh))
 

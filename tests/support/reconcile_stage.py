@@ -142,9 +142,9 @@ class Stage:
         self.now = NOW
         self.server, self.store, self.cache, self.registry = ApiServer(), Deliveries(), Cache(), Registry()
         self.digests, self.queue = KeyDigests(TransactionsInMemory()), WorkQueue()
-        self.unpublished = UnpublishedHealth(self.queue, self.clock)
+        self.unpublished_health = UnpublishedHealth(self.queue, self.clock)
         self.reporter = StatusReporter(
-            self.store, self.registry, self.unpublished.publish, interval=30, clock=lambda: 0.0
+            self.store, self.registry, self.unpublished_health.publish, interval=30, clock=lambda: 0.0
         )
         observer = ResourceObserver(
             self.server,
@@ -161,7 +161,7 @@ class Stage:
             self.cache,
             self.registry,
             self.store,
-            self.unpublished,
+            self.unpublished_health,
             self.clock,
             check_resource_version=check_resource_version,
         )
@@ -172,7 +172,7 @@ class Stage:
             leadership or Leadership.without_end(),
             observer,
             applier,
-            self.unpublished,
+            self.unpublished_health,
             self.reporter,
             self.clock,
         )

@@ -113,7 +113,7 @@ def hindrance(endpoint: Endpoint) -> str:
         return f'webhook "{endpoint.name}" has expired; set a later time, or delete it'
     if endpoint.suspend:
         return f'webhook "{endpoint.name}" is suspended; resume it'
-    reason = f" ({endpoint.blocked})" if endpoint.blocked else ""
+    reason = f" ({endpoint.block_reason})" if endpoint.block_reason else ""
     return f'webhook "{endpoint.name}" is not ready{reason}; its conditions have the cause'
 
 

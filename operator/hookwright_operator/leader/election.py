@@ -197,8 +197,8 @@ class Election:
             await self._leadership.quiet()
             lease = await self._read()
             if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
-                released = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _now()}
-                await self._kube.merge(f"{self._leases}/{LEASE}", _preconditioned(lease, released))
+                spec = {"holderIdentity": None, "leaseDurationSeconds": 1, "renewTime": _now()}
+                await self._kube.merge(f"{self._leases}/{LEASE}", _preconditioned(lease, spec))
 
     async def _read(self) -> Object | None:
         try:

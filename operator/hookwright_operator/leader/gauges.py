@@ -24,7 +24,7 @@ from hookwright_operator.watch.objects import MODELS, Key
 _AT_ONCE: Final = 500
 """Endpoints whose counters one transaction reads."""
 RECENT: Final = timedelta(minutes=15)
-"""Age up to which an attempt counts for `metrics.ATTEMPTED`."""
+"""Age up to which an attempt counts for `metrics.ENDPOINTS_ATTEMPTED`."""
 
 
 def show() -> None:
@@ -43,7 +43,7 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     """Set every gauge about deliveries and endpoints.
 
     Raises:
-        StoreUnavailable: no gauge was set, and `metrics.MEASURED` shows the time of the last update.
+        StoreUnavailable: no gauge was set, and `metrics.GAUGES_TIMESTAMP` shows the time of the last update.
     """
     pending, dues = 0, dict[str, int]()
     for uids in groups(existing(registry, cache)):
@@ -52,22 +52,24 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
     metrics.PENDING.set(pending)
     due = [(endpoint, dues[endpoint.uid]) for endpoint in registry if endpoint.sendable and endpoint.uid in dues]
-    pushed = [(endpoint, due_ms) for endpoint, due_ms in due if not endpoint.pulled]
-    metrics.OLDEST_PENDING.set(_age((due_ms for _, due_ms in pushed), now_ms))
+    push_dues = [(endpoint, due_ms) for endpoint, due_ms in due if not endpoint.pulled]
+    metrics.OLDEST_PENDING.set(_age((due_ms for _, due_ms in push_dues), now_ms))
     metrics.OLDEST_PULLED.set(_age((due_ms for endpoint, due_ms in due if endpoint.pulled), now_ms))
-    late = (due_ms for endpoint, due_ms in pushed if endpoint.per_minute is None and states[endpoint.uid] == "active")
+    late = (
+        due_ms for endpoint, due_ms in push_dues if endpoint.per_minute is None and states[endpoint.uid] == "active"
+    )
     metrics.OLDEST_LATE.set(_age(late, now_ms))
     numbers = Counter(states.values())
     for state in metrics.STATES:
         metrics.ENDPOINTS.labels(state).set(numbers[state])
-    attempted = list(_attempted(registry, cache, states, now_ms))
-    namespaces = _results_of_namespaces(attempted)
+    outcomes = list(_attempted(registry, cache, states, now_ms))
+    namespaces = _results_of_namespaces(outcomes)
     for result in ("delivered", "failed"):
-        metrics.ATTEMPTED.labels(result).set(sum(one == result for _, one in attempted))
+        metrics.ENDPOINTS_ATTEMPTED.labels(result).set(sum(outcome == result for _, outcome in outcomes))
         metrics.NAMESPACES_ATTEMPTED.labels(result).set(namespaces[result])
     for kind in MODELS:
-        metrics.UNSUPPORTED.labels(kind).set(cache.number_unsupported(kind))
-    metrics.MEASURED.set(now_ms / 1000)
+        metrics.UNSUPPORTED_OBJECTS.labels(kind).set(cache.number_unsupported(kind))
+    metrics.GAUGES_TIMESTAMP.set(now_ms / 1000)
 
 
 def existing(registry: Registry, cache: Cache) -> set[str]:
@@ -77,17 +79,17 @@ def existing(registry: Registry, cache: Cache) -> set[str]:
 
 def groups(uids: Collection[str]) -> Iterator[Sequence[str]]:
     """Yield uids in groups that one transaction of the store may read, so that other reads run in between."""
-    ordered = sorted(uids)
-    for begin in range(0, len(ordered), _AT_ONCE):
-        yield ordered[begin : begin + _AT_ONCE]
+    sequence = sorted(uids)
+    for begin in range(0, len(sequence), _AT_ONCE):
+        yield sequence[begin : begin + _AT_ONCE]
 
 
-def _results_of_namespaces(attempted: Iterable[tuple[str, str]]) -> Counter[str]:
+def _results_of_namespaces(outcomes: Iterable[tuple[str, str]]) -> Counter[str]:
     """Return how many namespaces have each result; a namespace failed if more than half of its endpoints did."""
     failures: defaultdict[str, list[bool]] = defaultdict(list)
-    for namespace, result in attempted:
+    for namespace, result in outcomes:
         failures[namespace].append(result == "failed")
-    return Counter("failed" if 2 * sum(failed) > len(failed) else "delivered" for failed in failures.values())
+    return Counter("failed" if 2 * sum(flags) > len(flags) else "delivered" for flags in failures.values())
 
 
 def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_ms: int) -> Iterator[tuple[str, str]]:
@@ -104,13 +106,13 @@ def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_
 
 
 def _resource(endpoint: Endpoint, cache: Cache) -> WebhookEndpoint | None:
-    found = cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
-    return found if isinstance(found, WebhookEndpoint) else None
+    resource = cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
+    return resource if isinstance(resource, WebhookEndpoint) else None
 
 
 def state_of(endpoint: Endpoint, cache: Cache) -> str:
     """Return the one state of `metrics.STATES` that an endpoint is in."""
-    if endpoint.blocked:
+    if endpoint.block_reason:
         return "blocked"
     if endpoint.suspend:
         return "suspended"

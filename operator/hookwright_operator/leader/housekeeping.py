@@ -74,10 +74,10 @@ class Housekeeping:
         for uids in gauges.groups([endpoint.uid for endpoint in self.registry]):
             counts |= await self.store.read(read.counts, uids)
         for endpoint in self.registry:
-            kept = counts.get(endpoint.uid)
+            stored_counts = counts.get(endpoint.uid)
             resource = self.changes.cache.resource(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
-            shown = getattr(getattr(resource, "status", None), "deliveries", None)
-            if kept is not None and delivery_counts(kept) != shown:
+            status_counts = getattr(getattr(resource, "status", None), "deliveries", None)
+            if stored_counts is not None and delivery_counts(stored_counts) != status_counts:
                 self.reporter.changed(endpoint.uid)
 
     async def discard_orphans(self) -> None:
@@ -89,22 +89,22 @@ class Housekeeping:
             KubeError: the API server does not list the endpoints.
         """
         since, now = await self.store.orphans.since(), self.clock_ms()
-        found = await self._missing()
-        plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
+        missing = await self._missing()
+        plan = plan_orphans(missing, since, now_ms=now, grace_ms=self.orphan_grace_ms)
         if plan.new or plan.expired:
             # Another replica may have seen a new endpoint, and accepted events for it, before this replica's watch
             # shows it.
-            found -= await uids_of(self.kube, "WebhookEndpoint", ())
-            plan = plan_orphans(found, since, now_ms=now, grace_ms=self.orphan_grace_ms)
+            missing -= await uids_of(self.kube, "WebhookEndpoint", ())
+            plan = plan_orphans(missing, since, now_ms=now, grace_ms=self.orphan_grace_ms)
         await self.store.orphans.record(new=plan.new, ended=plan.ended, now_ms=now)
         for uid in plan.new - plan.expired:
             log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
         for uid in plan.expired:
-            discarded = await self.store.discard(uid, DELETED_REASON)
-            log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=discarded)
+            count = await self.store.discard(uid, DELETED_REASON)
+            log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=count)
         await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
-        metrics.ORPHANED.set(
-            sum([await self.store.read(read.pending_of, uids) for uids in gauges.groups(found - plan.expired)])
+        metrics.ORPHANS.set(
+            sum([await self.store.read(read.pending_of, uids) for uids in gauges.groups(missing - plan.expired)])
         )
 
     async def watch_orphans(self) -> None:
@@ -124,13 +124,13 @@ class Housekeeping:
         """Remove deliveries after their retention time in days, and old statistics, repeatedly, until cancelled."""
         while True:
             now, began = self.clock_ms(), time.perf_counter()
-            removed = await self.store.prune(
+            count = await self.store.prune(
                 delivered_before_ms=now - int(retain_delivered * _DAY_MS),
                 failed_before_ms=now - int(retain_failed * _DAY_MS),
                 limit=_PRUNED_AT_ONCE,
             )
-            removed += await self.store.statistics.prune(limit=_PRUNED_AT_ONCE)
-            await asyncio.sleep(_PRUNE_REST * (time.perf_counter() - began) if removed else _PRUNE_PAUSE)
+            count += await self.store.statistics.prune(limit=_PRUNED_AT_ONCE)
+            await asyncio.sleep(_PRUNE_REST * (time.perf_counter() - began) if count else _PRUNE_PAUSE)
 
     async def measure(self) -> None:
         """Keep the gauges of deliveries and endpoints up to date, until cancelled."""

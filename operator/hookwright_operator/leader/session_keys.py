@@ -71,23 +71,23 @@ class SessionKeys:
             KubeError: the API server refused the request, or is unavailable.
         """
         now = self.clock()
-        known = self.changes.cache.secret_at(self.namespace, SESSION_KEYS_NAME)
-        keys = parse_session_keys(known.fields) if known else ()
-        made: dict[str, str | None] = {}
+        secret = self.changes.cache.secret_at(self.namespace, SESSION_KEYS_NAME)
+        keys = parse_session_keys(secret.fields) if secret else ()
+        additions: dict[str, str | None] = {}
         if not keys or now - keys[0].made_at >= self.rotate_after:
-            made[session_key_field(int(now))] = format_session_key(secrets.token_bytes(SESSION_KEY_LENGTH))
-        if known is None:
-            await self._create(SESSION_KEYS_NAME, SESSION_KEYS_TYPE, made)
+            additions[session_key_field(int(now))] = format_session_key(secrets.token_bytes(SESSION_KEY_LENGTH))
+        if secret is None:
+            await self._create(SESSION_KEYS_NAME, SESSION_KEYS_TYPE, additions)
             return
         # The keys are sorted, the newest first.
-        replaced = zip(keys[1:], keys, strict=False)
+        pairs = zip(keys[1:], keys, strict=False)
         drop: dict[str, str | None] = {
-            key.kid: None for key, successor in replaced if now - successor.made_at >= self.keep
+            key.kid: None for key, successor in pairs if now - successor.made_at >= self.keep
         }
-        if made or drop:
+        if additions or drop:
             path = secrets_path(self.namespace, SESSION_KEYS_NAME)
-            self.changes.cache.see_secret(await self.kube.merge(path, {"stringData": made, "data": drop}))
-            log.info("session keys rotated", made=list(made), dropped=list(drop))
+            self.changes.cache.see_secret(await self.kube.merge(path, {"stringData": additions, "data": drop}))
+            log.info("session keys rotated", made=list(additions), dropped=list(drop))
 
     async def _create(self, name: str, kind: str, fields: dict[str, str | None]) -> None:
         metadata = {"name": name, "namespace": self.namespace, "labels": {MANAGED_BY: MANAGER}}

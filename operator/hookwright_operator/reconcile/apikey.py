@@ -57,7 +57,7 @@ class ObservedApiKey:
     Attributes:
         secret: the handover Secret.
         duplicate: the digest belongs to another ApiKey.
-        unsupported: the parts of the ApiKey that this version does not understand.
+        unsupported_parts: the parts of the ApiKey that this version does not understand.
         refused_write: why the API server refuses a write for this ApiKey, empty if no write was refused.
     """
 
@@ -65,7 +65,7 @@ class ObservedApiKey:
     project: Parent | None
     secret: Secret | None
     duplicate: bool = False
-    unsupported: Unsupported = UNDERSTOOD
+    unsupported_parts: Unsupported = UNDERSTOOD
     refused_write: str = ""
 
 
@@ -104,8 +104,11 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Mint) -> Plan:
     key, project = observed.key, observed.project
     if key.metadata.deletion_timestamp is not None:
         return Plan()
-    if observed.unsupported.faults:
-        fault = ("UnsupportedSpec", f"{observed.unsupported.sentence} The key authenticates no request until then.")
+    if observed.unsupported_parts.faults:
+        fault = (
+            "UnsupportedSpec",
+            f"{observed.unsupported_parts.sentence} The key authenticates no request until then.",
+        )
         return Plan(tuple(_plan_status(observed, replace(_as_it_was(key, now), fault=fault), now)))
     if observed.duplicate:
         return Plan(tuple(_plan_duplicate(observed, now)))
@@ -121,9 +124,9 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Mint) -> Plan:
         outcome = replace(outcome, fault=(_PROJECT_NOT_FOUND, sentence))
     else:
         outcome = _with_expiry(key, outcome, now)
-    kept = _plan_metadata(key, project, outcome) if project is not None else []
+    metadata = _plan_metadata(key, project, outcome) if project is not None else []
     status = _plan_status(observed, outcome, now)
-    return Plan((*outcome.actions, *kept, *outcome.removal, *status), again_at=outcome.again_at)
+    return Plan((*outcome.actions, *metadata, *outcome.removal, *status), again_at=outcome.again_at)
 
 
 def identity_of(key: ApiKey, secret: Secret | None) -> KeyIdentity | None:
@@ -140,8 +143,8 @@ def _plan_duplicate(observed: ObservedApiKey, now: datetime) -> list[Action]:
         "Create a new key."
     )
     outcome = _Outcome(handover=observed.key.status.handover, fault=("DuplicateDigest", sentence))
-    kept = _plan_metadata(observed.key, observed.project, outcome) if observed.project is not None else []
-    return [*kept, *_plan_status(observed, outcome, now)]
+    metadata = _plan_metadata(observed.key, observed.project, outcome) if observed.project is not None else []
+    return [*metadata, *_plan_status(observed, outcome, now)]
 
 
 def _as_it_was(key: ApiKey, now: datetime) -> _Outcome:
@@ -162,9 +165,9 @@ def _recorded(key: ApiKey) -> KeyIdentity | None:
     """Return the identity of the key from the status, or from annotations, in which tenants can write any text."""
     if key.status.key_id and key.status.digest:
         return KeyIdentity(key.status.key_id, key.status.digest)
-    kept = key.metadata.annotations
-    known = KeyIdentity(kept.get(KEY_ID_ANNOTATION, ""), kept.get(DIGEST_ANNOTATION, ""))
-    return known if is_identity(known.key_id, known.digest) else None
+    annotations = key.metadata.annotations
+    identity = KeyIdentity(annotations.get(KEY_ID_ANNOTATION, ""), annotations.get(DIGEST_ANNOTATION, ""))
+    return identity if is_identity(identity.key_id, identity.digest) else None
 
 
 def _handed_over(secret: Secret | None) -> KeyIdentity | None:
@@ -198,26 +201,26 @@ def _plan_rotation(observed: ObservedApiKey, identity: KeyIdentity, now: datetim
         return replace(_as_it_was(key, now), identity=identity, note=note, again_at=now + RECHECK)
     handed_over = _handed_over(secret)
     if secret is not None and handed_over is not None and made_for(key, secret):
-        known = replace(_plan_known(key, handed_over, secret, now), rotation=key.spec.rotation)
-        return replace(known, previous=replaced(key, identity.digest, secret, now))
-    minted = mint(identity.key_id)
-    made = _handover_secret(key, minted, now)
+        outcome = replace(_plan_known(key, handed_over, secret, now), rotation=key.spec.rotation)
+        return replace(outcome, previous=replaced(key, identity.digest, secret, now))
+    new_key = mint(identity.key_id)
+    new_secret = _handover_secret(key, new_key, now)
     if secret is not None:
-        annotations = {**secret.annotations, **made.annotations}
-        made = replace(secret, fields={**secret.fields, **made.fields}, annotations=annotations)
-    remove_at = _remove_at(key, made, now)
+        annotations = {**secret.annotations, **new_secret.annotations}
+        new_secret = replace(secret, fields={**secret.fields, **new_secret.fields}, annotations=annotations)
+    remove_at = _remove_at(key, new_secret, now)
     message = (
-        f"A new key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}; the previous one "
-        f"also opens the project for {key.spec.overlap}."
+        f"A new key is in Secret {new_secret.name!r}, field 'key', until {format_timestamp(remove_at)}; the previous "
+        f"one also opens the project for {key.spec.overlap}."
     )
     event = event_of(key, "Normal", "KeyRotated", message, always=True)
     return _Outcome(
-        KeyIdentity(minted.key_id, minted.digest),
+        KeyIdentity(new_key.key_id, new_key.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
-        actions=(CreateSecret(made) if secret is None else UpdateSecret(made), event),
+        actions=(CreateSecret(new_secret) if secret is None else UpdateSecret(new_secret), event),
         again_at=remove_at,
         rotation=key.spec.rotation,
-        previous=replaced(key, identity.digest, made, now),
+        previous=replaced(key, identity.digest, new_secret, now),
     )
 
 
@@ -242,15 +245,15 @@ def _plan_new(observed: ObservedApiKey, now: datetime, mint: Mint) -> _Outcome:
         return _Outcome(handover=pending, fault=fault, again_at=now + RECHECK)
     if _expired(key, now):
         return _Outcome(handover=pending)
-    minted = mint(None)
-    made = _handover_secret(key, minted, now)
-    remove_at = _remove_at(key, made, now)
-    message = f"The key is in Secret {made.name!r}, field 'key', until {format_timestamp(remove_at)}."
+    new_key = mint(None)
+    new_secret = _handover_secret(key, new_key, now)
+    remove_at = _remove_at(key, new_secret, now)
+    message = f"The key is in Secret {new_secret.name!r}, field 'key', until {format_timestamp(remove_at)}."
     event = event_of(key, "Normal", "KeyHandedOver", message)
     return _Outcome(
-        KeyIdentity(minted.key_id, minted.digest),
+        KeyIdentity(new_key.key_id, new_key.digest),
         HandoverStatus(state=HandoverState.DELIVERED, remove_at=remove_at),
-        actions=(CreateSecret(made), event),
+        actions=(CreateSecret(new_secret), event),
         again_at=remove_at,
         rotation=key.spec.rotation,
     )
@@ -264,12 +267,12 @@ def _conflict(key: ApiKey) -> str:
     )
 
 
-def _handover_secret(key: ApiKey, minted: MintedKey, now: datetime) -> Secret:
+def _handover_secret(key: ApiKey, new_key: MintedKey, now: datetime) -> Secret:
     handover = key.spec.handover
     assert handover is not None, "the schema lets exactly one of handover and digest be set"
     remove_at = now + parse_duration(handover.ttl)
     annotations = {REMOVE_AT_ANNOTATION: format_timestamp(remove_at), **rotation_annotations(key, now)}
-    return owned_secret(key, handover.secret_name, {KEY_FIELD: minted.plaintext}, annotations)
+    return owned_secret(key, handover.secret_name, {KEY_FIELD: new_key.plaintext}, annotations)
 
 
 def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome:
@@ -288,13 +291,13 @@ def _plan_removed(key: ApiKey, identity: KeyIdentity, now: datetime) -> _Outcome
 
 
 def _remove_at(key: ApiKey, secret: Secret, now: datetime) -> datetime:
-    written = secret.annotations.get(REMOVE_AT_ANNOTATION, "")
+    text = secret.annotations.get(REMOVE_AT_ANNOTATION, "")
     try:
-        return parse_timestamp(written)
+        return parse_timestamp(text)
     except ValueError:
-        known = key.status.handover.remove_at if key.status.handover else None
+        remove_at = key.status.handover.remove_at if key.status.handover else None
         ttl = key.spec.handover.ttl if key.spec.handover else "1h"
-        return known or (key.metadata.creation_timestamp or now) + parse_duration(ttl)
+        return remove_at or (key.metadata.creation_timestamp or now) + parse_duration(ttl)
 
 
 def _expired(key: ApiKey, now: datetime) -> bool:
@@ -304,7 +307,7 @@ def _expired(key: ApiKey, now: datetime) -> bool:
 def _with_expiry(key: ApiKey, outcome: _Outcome, now: datetime) -> _Outcome:
     """Report an expired key, and look again when the key, a replaced key or the handover ends."""
     expires_at = key.spec.expires_at
-    ends = [outcome.again_at, *(one.until for one in outcome.previous)]
+    ends = [outcome.again_at, *(predecessor.until for predecessor in outcome.previous)]
     if expires_at is not None and now >= expires_at:
         outcome = replace(outcome, fault=("Expired", f"The key expired at {format_timestamp(expires_at)}."))
     else:
@@ -314,21 +317,21 @@ def _with_expiry(key: ApiKey, outcome: _Outcome, now: datetime) -> _Outcome:
 
 def _plan_metadata(key: ApiKey, project: Parent, outcome: _Outcome) -> list[Action]:
     meta = key.metadata
-    kept = {}
+    annotations = {}
     if outcome.identity is not None and key.spec.digest is None:
-        kept = {KEY_ID_ANNOTATION: outcome.identity.key_id, DIGEST_ANNOTATION: outcome.identity.digest}
+        annotations = {KEY_ID_ANNOTATION: outcome.identity.key_id, DIGEST_ANNOTATION: outcome.identity.digest}
         if outcome.rotation:
-            kept[ROTATION_ANNOTATION] = str(outcome.rotation)
+            annotations[ROTATION_ANNOTATION] = str(outcome.rotation)
     references = project_references(meta, project)
-    if references is None and kept.items() <= meta.annotations.items():
+    if references is None and annotations.items() <= meta.annotations.items():
         return []
     references = references if references is not None else meta.owner_references
-    return [ApplyMetadata(key_of(key), meta.uid, owner_references=references, annotations=kept)]
+    return [ApplyMetadata(key_of(key), meta.uid, owner_references=references, annotations=annotations)]
 
 
 def _plan_status(observed: ObservedApiKey, outcome: _Outcome, now: datetime) -> list[Action]:
     key, generation = observed.key, observed.key.metadata.generation
-    usable = " ".join(filter(None, ("The key opens its project.", outcome.note, observed.unsupported.ignored)))
+    usable = " ".join(filter(None, ("The key opens its project.", outcome.note, observed.unsupported_parts.ignored)))
     reason, message = outcome.fault or ("Usable", usable)
     ready = readiness(
         ready=outcome.fault is None,

@@ -67,12 +67,12 @@ class Applier:
     cache: Cache
     registry: Registry
     store: Store
-    unpublished: UnpublishedHealth
+    unpublished_health: UnpublishedHealth
     clock: Callable[[], datetime]
     check_resource_version: bool
-    _undiscarded: dict[Key, set[str]] = field(default_factory=dict)
-    _emitted: dict[str, datetime] = field(default_factory=dict)
-    _logged: LogBound = field(default_factory=lambda: LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted))
+    _pending_discards: dict[Key, set[str]] = field(default_factory=dict)
+    _emission_times: dict[str, datetime] = field(default_factory=dict)
+    _log_bound: LogBound = field(default_factory=lambda: LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted))
 
     async def apply(self, action: Action) -> bool:
         """Execute an action; return whether the API server's answer showed news."""
@@ -110,12 +110,12 @@ class Applier:
 
     def unregister(self, uid: str) -> None:
         """Unregister an endpoint; `discard_remaining` discards its deliveries after its deletion."""
-        known = self.registry.get(uid)
-        if known is not None:
-            key = Key("WebhookEndpoint", known.namespace, known.name)
-            self._undiscarded.setdefault(key, set()).add(uid)
+        endpoint = self.registry.get(uid)
+        if endpoint is not None:
+            key = Key("WebhookEndpoint", endpoint.namespace, endpoint.name)
+            self._pending_discards.setdefault(key, set()).add(uid)
         self.registry.remove(uid)
-        self.unpublished.forget(uid)
+        self.unpublished_health.forget(uid)
 
     async def discard_remaining(self, key: Key, living: str) -> None:
         """Discard remaining deliveries of deleted endpoints, including those accepted during the deletion.
@@ -127,12 +127,12 @@ class Applier:
         Raises:
             StoreError: the store reports an error, or needs more than `_DISCARD_SECONDS`; a later call does the rest.
         """
-        remaining = self._undiscarded.get(key, set())
+        remaining = self._pending_discards.get(key, set())
         for uid in remaining - {living}:
             await self._discard_in_time(uid, DELETED_REASON)
             remaining.discard(uid)
         if not remaining:
-            self._undiscarded.pop(key, None)
+            self._pending_discards.pop(key, None)
 
     async def _write_secret(self, action: SecretAction) -> bool:
         match action:
@@ -140,8 +140,8 @@ class Applier:
                 answer = await self._create_secret(secret)
             case RestoreSecret(secret):
                 answer = await self.kube.apply(secret.path, secret_body(secret, with_fields=False))
-            case UpdateSecret(secret, gone):
-                answer = await self.kube.merge(secret.path, update_body(secret, gone))
+            case UpdateSecret(secret, removed_fields):
+                answer = await self.kube.merge(secret.path, update_body(secret, removed_fields))
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
                 return False
@@ -157,10 +157,10 @@ class Applier:
             raise
 
     async def _apply_object(self, key: Key, path: str, body: dict[str, Any]) -> bool:
-        known = self.cache.resource(key) if self.check_resource_version else None
-        if known is not None:
+        resource = self.cache.resource(key) if self.check_resource_version else None
+        if resource is not None:
             # The API server refuses a write that a paused replica began if its successor has written since.
-            body["metadata"]["resourceVersion"] = known.metadata.resource_version
+            body["metadata"]["resourceVersion"] = resource.metadata.resource_version
         return self.cache.see(key.kind, await self.kube.apply(path, body)) is not None
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
@@ -177,13 +177,13 @@ class Applier:
                 raise
 
     async def _discard(self, action: DiscardDeliveries) -> None:
-        reason = "endpoint expired" if action.expired else DELETED_REASON
+        reason = "endpoint expired" if action.is_expired else DELETED_REASON
         try:
-            await self._discard_in_time(action.uid, reason, deleted=not action.expired)
+            await self._discard_in_time(action.uid, reason, deleted=not action.is_expired)
         except StoreError:
             if action.essential:
                 raise
-            self._undiscarded.setdefault(action.key, set()).add(action.uid)
+            self._pending_discards.setdefault(action.key, set()).add(action.uid)
             message = (
                 "The endpoint was deleted before all its pending deliveries were discarded, because the store is "
                 "unavailable or slow. The operator continues to discard them."
@@ -203,17 +203,17 @@ class Applier:
         """Write an Event; an equal text about the same object is not repeated within ten minutes."""
         now = self.clock()
         digest = hashlib.sha256(f"{event.uid} {event.reason} {event.message}".encode()).hexdigest()[:16]
-        last = self._emitted.get(digest)
+        last = self._emission_times.get(digest)
         if last is not None and now - last < _REPEAT_EVENTS_AFTER and not event.always:
             return
-        self._emitted[digest] = now
-        while len(self._emitted) > _REMEMBERED_EVENTS:
-            del self._emitted[next(iter(self._emitted))]
+        self._emission_times[digest] = now
+        while len(self._emission_times) > _REMEMBERED_EVENTS:
+            del self._emission_times[next(iter(self._emission_times))]
         try:
             await self.kube.post(f"/api/v1/namespaces/{event.key.namespace}/events", event_body(event, now))
         except KubeError as error:
             namespace = event.key.namespace
-            if self._logged.allow(namespace):
+            if self._log_bound.allow(namespace):
                 log.warning(
                     "Event not written, skipping it",
                     namespace=namespace, reason=event.reason, name=event.key.name, error=str(error),

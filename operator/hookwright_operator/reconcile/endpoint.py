@@ -78,7 +78,7 @@ class ObservedEndpoint:
         health: None if the status shows the health already.
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
         failures: failed deliveries for which an Event is due now.
-        unsupported: the parts of the endpoint that this version does not understand.
+        unsupported_parts: the parts of the endpoint that this version does not understand.
         refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
         refused_write: why the API server refuses a write for this endpoint, empty if no write was refused.
         kept_secrets: the secrets with which this replica signs, the current one first.
@@ -92,7 +92,7 @@ class ObservedEndpoint:
     finalizer_grace: timedelta
     max_timeout: float
     failures: FailedDeliveries | None = None
-    unsupported: Unsupported = UNDERSTOOD
+    unsupported_parts: Unsupported = UNDERSTOOD
     refused_address: str = ""
     refused_write: str = ""
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -108,8 +108,8 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
 
 def _plan_living(observed: ObservedEndpoint, now: datetime, new_secret: Callable[[], str]) -> Plan:
     endpoint = observed.endpoint
-    if observed.unsupported.faults:
-        return _plan_held(observed, report_unsupported(observed.unsupported), now)
+    if observed.unsupported_parts.faults:
+        return _plan_held(observed, report_unsupported(observed.unsupported_parts), now)
     expires_at = endpoint.spec.expires_at
     if expires_at is not None and now >= expires_at:
         return _plan_expired(observed, expires_at, now)
@@ -127,11 +127,11 @@ def _plan_living(observed: ObservedEndpoint, now: datetime, new_secret: Callable
 
 def _plan_held(observed: ObservedEndpoint, verdict: EndpointVerdict, now: datetime) -> Plan:
     """Let events find the endpoint, but send nothing: their deliveries stay pending."""
-    kept: list[Action] = []
+    metadata: list[Action] = []
     if verdict.reason == UNSUPPORTED and observed.project is not None:
-        kept = _plan_metadata(observed, observed.project)
+        metadata = _plan_metadata(observed, observed.project)
     register = Register(_snapshot(observed, observed.secret, verdict, now))
-    return Plan((register, *kept, *_plan_status(observed, verdict, now)))
+    return Plan((register, *metadata, *_plan_status(observed, verdict, now)))
 
 
 def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -146,7 +146,7 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
     verdict = verdict_of(
         spec,
         signing.secret,
-        unsupported=observed.unsupported,
+        unsupported_parts=observed.unsupported_parts,
         allow_http=observed.allow_http,
         max_timeout=observed.max_timeout,
         refused_address=observed.refused_address,
@@ -208,7 +208,7 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
         return Plan((register, DeleteEndpoint(key, meta.uid, meta.resource_version), event))
     discard: list[Action] = []
     if not is_protected and (not was_expired or pending):
-        discard = [DiscardDeliveries(key, meta.uid, essential=True, expired=True)]
+        discard = [DiscardDeliveries(key, meta.uid, essential=True, is_expired=True)]
     actions = (register, *discard, *_plan_status(observed, verdict, now))
     return Plan(actions, counts_needed=is_made_by_tool and is_protected and not pending)
 
@@ -218,14 +218,14 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
     references = project_references(meta, project)
     if references is None and FINALIZER in meta.finalizers:
         return []
-    kept = references if references is not None else meta.owner_references
+    owners = references if references is not None else meta.owner_references
     key = key_of(observed.endpoint)
-    return [ApplyMetadata(key, meta.uid, owner_references=kept, finalizers=(FINALIZER,))]
+    return [ApplyMetadata(key, meta.uid, owner_references=owners, finalizers=(FINALIZER,))]
 
 
 def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
     spec, meta = observed.endpoint.spec, observed.endpoint.metadata
-    kept = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
+    secrets = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
     return Endpoint(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -239,8 +239,8 @@ def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: Endpoi
         headers=tuple(spec.headers.items()),
         format=spec.format,
         per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
-        secrets=tuple(text for text in kept if valid_secret(text)),
-        blocked="" if verdict.ready or verdict.sends else verdict.reason,
+        secrets=tuple(text for text in secrets if valid_secret(text)),
+        block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,
         pull_lease=parse_duration(spec.pull.lease).total_seconds() if spec.pull else None,
@@ -259,14 +259,14 @@ def _plan_status(observed: ObservedEndpoint, verdict: EndpointVerdict, now: date
         generation=meta.generation,
         now=now,
     )
-    kept, reference = before.signing_secret_ref, endpoint.spec.signing.secret_ref
+    secret_ref, reference = before.signing_secret_ref, endpoint.spec.signing.secret_ref
     if reference is not None:
-        kept = SecretKeyRef(name=reference.name, key=reference.key)
+        secret_ref = SecretKeyRef(name=reference.name, key=reference.key)
     elif observed.project is not None and verdict.reason not in (CONFLICT, EXPIRED, WRITE_REFUSED):
-        kept = SecretKeyRef(name=signing_secret_name(meta.name), key=SECRET_FIELD)
+        secret_ref = SecretKeyRef(name=signing_secret_name(meta.name), key=SECRET_FIELD)
     after = WebhookEndpointStatus(
         observed_generation=meta.generation,
-        signing_secret_ref=kept,
+        signing_secret_ref=secret_ref,
         deliveries=observed.health.counts if observed.health else before.deliveries or DeliveryCounts(),
         conditions=tuple(merge(before.conditions, [*ready, _reachable(observed, now)])),
     )
@@ -280,29 +280,29 @@ def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
         return []
     number = "1 delivery" if failures.number == 1 else f"{failures.number} deliveries"
     message = f"{number} failed after the last retry; last error: {failures.error or 'none'}."
-    more = {"always": True, "count": failures.number, "since": failures.since}
-    return [event_of(observed.endpoint, "Warning", "DeliveryFailed", message, **more)]
+    details = {"always": True, "count": failures.number, "since": failures.since}
+    return [event_of(observed.endpoint, "Warning", "DeliveryFailed", message, **details)]
 
 
 def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     generation = observed.endpoint.metadata.generation
-    known = find(observed.endpoint.status.conditions, "Reachable")
+    previous = find(observed.endpoint.status.conditions, "Reachable")
     health = observed.health
     if health is None or health.counts.last_attempt_time is None:
-        if known is not None:
-            return known.model_copy(update={"observed_generation": generation})
+        if previous is not None:
+            return previous.model_copy(update={"observed_generation": generation})
         message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."
         return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
-    code, pulled = health.counts.last_status_code or 0, observed.endpoint.spec.pull
+    code, pull = health.counts.last_status_code or 0, observed.endpoint.spec.pull
     if not health.error and 200 <= code < 300:
-        message = "The last message was acknowledged." if pulled else "The last attempt was answered 2xx."
+        message = "The last message was acknowledged." if pull else "The last attempt was answered 2xx."
         return condition("Reachable", "True", "Delivered", message, generation=generation, now=now)
     # Without an attempt since the last update there is no new error, and the earlier message stays.
-    said = known.message if known is not None and known.status == "False" else ""
+    old_message = previous.message if previous is not None and previous.status == "False" else ""
     answer = f"The last attempt was answered {code}." if code else "The last attempt had no HTTP answer."
-    if pulled:
+    if pull:
         answer = "The last message was not acknowledged."
-    message = _limited(health.error, health.limited_to) if health.error else said or answer
+    message = _limited(health.error, health.limited_to) if health.error else old_message or answer
     return condition("Reachable", "False", "AttemptFailed", message, generation=generation, now=now)
 
 

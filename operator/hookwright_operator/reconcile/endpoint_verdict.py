@@ -31,9 +31,9 @@ class EndpointVerdict:
     stalled: bool = True
 
 
-def report_unsupported(unsupported: Unsupported) -> EndpointVerdict:
+def report_unsupported(unsupported_parts: Unsupported) -> EndpointVerdict:
     """Return the verdict about a spec that this version does not understand."""
-    message = f"{unsupported.sentence} Deliveries stay pending until an operator understands the spec."
+    message = f"{unsupported_parts.sentence} Deliveries stay pending until an operator understands the spec."
     return EndpointVerdict(ready=False, reason=UNSUPPORTED, message=message)
 
 
@@ -55,7 +55,7 @@ def verdict_of(
     spec: WebhookEndpointSpec,
     secret: Secret,
     *,
-    unsupported: Unsupported,
+    unsupported_parts: Unsupported,
     allow_http: bool,
     max_timeout: float,
     refused_address: str,
@@ -66,7 +66,7 @@ def verdict_of(
     Args:
         spec: of the endpoint.
         secret: with which it signs.
-        unsupported: the parts of the endpoint that this version does not understand.
+        unsupported_parts: the parts of the endpoint that this version does not understand.
         allow_http: whether the installation allows plain http.
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
         refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
@@ -88,8 +88,8 @@ def verdict_of(
             reason="AddressRefused",
             message=f"spec.url: {refused_address}. Deliveries stay pending until the URL is changed.",
         )
-    if unsupported.events:
-        message = f"{unsupported.sentence} Events of the known types are delivered."
+    if unsupported_parts.events:
+        message = f"{unsupported_parts.sentence} Events of the known types are delivered."
         return EndpointVerdict(ready=False, reason=UNSUPPORTED, message=message, sends=True)
     reason, message = "Delivering", "Deliveries are signed and sent."
     if spec.pull is not None:
@@ -100,7 +100,7 @@ def verdict_of(
         message += f" The timeout is {max_timeout:g}s, the longest of this installation, not {spec.timeout}."
     if spec.suspend:
         reason, message = "Suspended", "Deliveries stay pending until spec.suspend is false."
-    return EndpointVerdict(ready=True, reason=reason, message=f"{message} {unsupported.ignored}".rstrip())
+    return EndpointVerdict(ready=True, reason=reason, message=f"{message} {unsupported_parts.ignored}".rstrip())
 
 
 def _faulty(secret: Secret) -> EndpointVerdict | None:

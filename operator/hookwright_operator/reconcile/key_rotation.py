@@ -52,8 +52,8 @@ def replaced(key: ApiKey, digest: str, secret: Secret, now: datetime) -> tuple[P
     """
     latest = now + parse_duration(key.spec.overlap)
     try:
-        written = secret.annotations.get(UNTIL_ANNOTATION, "")
-        until = min(parse_timestamp(written), latest)
+        text = secret.annotations.get(UNTIL_ANNOTATION, "")
+        until = min(parse_timestamp(text), latest)
     except ValueError:
         until = latest
     newest = (PreviousKey(digest=digest, until=until),) if now < until else ()
@@ -64,9 +64,9 @@ def still_valid(key: ApiKey, now: datetime) -> tuple[PreviousKey, ...]:
     """Return the replaced keys whose overlap has not ended; an overlap of 0s ends all of them, as after a leak."""
     if not parse_duration(key.spec.overlap):
         return ()
-    return tuple(one for one in key.status.previous if now < one.until)
+    return tuple(predecessor for predecessor in key.status.previous if now < predecessor.until)
 
 
 def _number(annotations: Mapping[str, str]) -> int:
-    written = annotations.get(ROTATION_ANNOTATION, "")
-    return int(written) if written.isascii() and written.isdigit() and len(written) <= 7 else 0
+    text = annotations.get(ROTATION_ANNOTATION, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 0

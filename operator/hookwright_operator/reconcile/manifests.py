@@ -50,12 +50,12 @@ def secret_body(secret: Secret, *, with_fields: bool) -> dict[str, Any]:
     return body
 
 
-def update_body(secret: Secret, gone: tuple[str, ...]) -> dict[str, Any]:
+def update_body(secret: Secret, removed_fields: tuple[str, ...]) -> dict[str, Any]:
     """Return the merge patch of a Secret's fields and annotations."""
     return {
         "metadata": {"annotations": dict(secret.annotations), "resourceVersion": secret.resource_version},
         "stringData": dict(secret.fields),
-        "data": dict.fromkeys(gone),
+        "data": dict.fromkeys(removed_fields),
     }
 
 

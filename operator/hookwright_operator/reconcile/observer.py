@@ -45,8 +45,8 @@ class ResourceObserver:
         meta = project.metadata
         children = self.cache.children(meta.namespace, meta.name)
         keys = sum(child.kind == "ApiKey" for child in children)
-        unsupported = self.cache.unsupported(key_of(project))
-        return ObservedProject(project, keys, len(children) - keys, unsupported)
+        unsupported_parts = self.cache.unsupported(key_of(project))
+        return ObservedProject(project, keys, len(children) - keys, unsupported_parts)
 
     async def apikey(self, key: ApiKey, *, leads: bool) -> ObservedApiKey:
         """Observe an ApiKey, its Project, its handover Secret and the owner of its digest.
@@ -63,7 +63,7 @@ class ResourceObserver:
             self.cache.project(meta.namespace, key.spec.project_ref.name),
             secret,
             duplicate=leads and await self._duplicate(key, secret),
-            unsupported=self.cache.unsupported(key_of(key)),
+            unsupported_parts=self.cache.unsupported(key_of(key)),
         )
 
     async def endpoint(
@@ -79,7 +79,7 @@ class ResourceObserver:
             secret = await read_referenced(self.kube, meta.namespace, reference)
         else:
             expected = leads and endpoint.status.signing_secret_ref is not None and meta.deletion_timestamp is None
-            secret = await self._secret(meta, signing_secret_name(meta.name), expected=expected, adopted=True)
+            secret = await self._secret(meta, signing_secret_name(meta.name), expected=expected, may_adopt=True)
         return ObservedEndpoint(
             endpoint=endpoint,
             project=self.cache.project(meta.namespace, endpoint.spec.project_ref.name),
@@ -89,9 +89,9 @@ class ResourceObserver:
             finalizer_grace=self.finalizer_grace,
             max_timeout=self.max_timeout,
             failures=failures,
-            unsupported=self.cache.unsupported(key_of(endpoint)),
+            unsupported_parts=self.cache.unsupported(key_of(endpoint)),
             refused_address=self.guard.literal_refusal(endpoint.spec.url) if endpoint.spec.url else "",
-            kept_secrets=registered.secrets if (registered := self.registry.get(meta.uid)) is not None else (),
+            kept_secrets=registration.secrets if (registration := self.registry.get(meta.uid)) is not None else (),
         )
 
     async def _duplicate(self, key: ApiKey, secret: Secret | None) -> bool:
@@ -99,29 +99,29 @@ class ResourceObserver:
 
         The owner is recorded before the status confirms the key, because the API accepts confirmed keys only.
         """
-        known = identity_of(key, secret)
-        if known is None or key.metadata.deletion_timestamp is not None:
+        identity = identity_of(key, secret)
+        if identity is None or key.metadata.deletion_timestamp is not None:
             return False
         me = Owner(key.metadata.namespace, key.metadata.name)
-        owner = await self.digests.owner_of(known.digest)
+        owner = await self.digests.owner_of(identity.digest)
         if owner is None:
-            first = self.cache.first_with_digest(known.digest)
+            first = self.cache.first_with_digest(identity.digest)
             if first is not None and (first.namespace, first.name) != me:
                 return True
-            owner = await self.digests.claim(known.digest, me, lambda: self.cache.digests_in(me.namespace))
+            owner = await self.digests.claim(identity.digest, me, lambda: self.cache.digests_in(me.namespace))
         return owner != me
 
-    async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool, adopted: bool = False) -> Secret | None:
-        known = self.cache.secret(owner.namespace, name, owner_uid=owner.uid, adopted=adopted)
-        if known is not None or not expected:
-            return known
+    async def _secret(self, owner: ObjectMeta, name: str, *, expected: bool, may_adopt: bool = False) -> Secret | None:
+        secret = self.cache.secret(owner.namespace, name, owner_uid=owner.uid, may_adopt=may_adopt)
+        if secret is not None or not expected:
+            return secret
         # A watch by labels shows a Secret that lost them as deleted; only a read shows its true state.
         try:
             self.cache.see_secret(await self.kube.get(secrets_path(owner.namespace, name)))
         except KubeError as error:
             if error.status != 404:
                 raise
-        return self.cache.secret(owner.namespace, name, owner_uid=owner.uid, adopted=adopted)
+        return self.cache.secret(owner.namespace, name, owner_uid=owner.uid, may_adopt=may_adopt)
 
 
 async def read_referenced(kube: KubernetesClient, namespace: str, reference: SecretRef) -> Secret | None:
@@ -145,7 +145,7 @@ def _referenced(body: Mapping[str, Any], key: str) -> Secret:
     meta = body["metadata"]
     if (meta.get("labels") or {}).get(MANAGED_BY) == MANAGER:
         return Secret(meta["namespace"], meta["name"], fields={}, uid=meta["uid"], foreign=True)
-    written = (body.get("data") or {}).get(key, "")
-    text = decode_field(written if len(written) <= _LONGEST else "")
+    value = (body.get("data") or {}).get(key, "")
+    text = decode_field(value if len(value) <= _LONGEST else "")
     fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), text.split(), strict=False))
     return Secret(meta["namespace"], meta["name"], fields=fields, uid=meta["uid"])

@@ -42,11 +42,11 @@ class UpdateSecret:
     """Write a Secret's fields and annotations, unless it was changed since it was read.
 
     Attributes:
-        gone: fields to remove.
+        removed_fields: fields to remove.
     """
 
     secret: Secret
-    gone: tuple[str, ...] = ()
+    removed_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +148,13 @@ class DiscardDeliveries:
 
     Attributes:
         essential: if the store is unavailable, stop and try again; otherwise continue, and emit an Event.
-        expired: the endpoint has expired and still exists; otherwise it is being deleted.
+        is_expired: the endpoint has expired and still exists; otherwise it is being deleted.
     """
 
     key: Key
     uid: str
     essential: bool
-    expired: bool = False
+    is_expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +195,9 @@ class Plan:
     counts_needed: bool = False
 
 
-def event_of(resource: Resource, type_: EventType, reason: str, message: str, **more: Any) -> EmitEvent:
-    """Return an Event about an object; ``more`` has the other fields of `EmitEvent`."""
-    return EmitEvent(key_of(resource), resource.metadata.uid, type_, reason, message, **more)
+def event_of(resource: Resource, type_: EventType, reason: str, message: str, **details: Any) -> EmitEvent:
+    """Return an Event about an object; ``details`` has the other fields of `EmitEvent`."""
+    return EmitEvent(key_of(resource), resource.metadata.uid, type_, reason, message, **details)
 
 
 def plan_status(
@@ -208,13 +208,17 @@ def plan_status(
     """Plan a changed status, and a Warning Event for each condition that became false, or false for another reason."""
     before = resource.status
     # The API writes the time of the last use. An apply without that field does not change it.
-    owned = before.model_copy(update={"last_used_at": None}) if isinstance(before, ApiKeyStatus) else before
-    if after == owned:
+    own_status = before.model_copy(update={"last_used_at": None}) if isinstance(before, ApiKeyStatus) else before
+    if after == own_status:
         return []
-    turned = [turned_false(before.conditions, after.conditions, type_) for type_ in types]
+    conditions = [turned_false(before.conditions, after.conditions, type_) for type_ in types]
     return [
         ApplyStatus(key_of(resource), resource.metadata.uid, after.to_kubernetes()),
-        *(event_of(resource, "Warning", one.reason, one.message) for one in turned if one is not None),
+        *(
+            event_of(resource, "Warning", condition.reason, condition.message)
+            for condition in conditions
+            if condition is not None
+        ),
     ]
 
 
@@ -237,6 +241,6 @@ def plan_restoration(owner: Resource, secret: Secret) -> tuple[Secret, list[Acti
     uid = owner.metadata.uid
     if secret.owned_by(uid) and ours(uid).items() <= secret.labels.items():
         return secret, []
-    made = owned_secret(owner, secret.name, secret.fields, secret.annotations)
-    restored = replace(made, uid=secret.uid, resource_version=secret.resource_version)
-    return restored, [RestoreSecret(restored)]
+    draft = owned_secret(owner, secret.name, secret.fields, secret.annotations)
+    result = replace(draft, uid=secret.uid, resource_version=secret.resource_version)
+    return result, [RestoreSecret(result)]

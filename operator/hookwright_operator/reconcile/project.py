@@ -17,7 +17,7 @@ class ObservedProject:
     project: Project
     api_keys: int
     webhook_endpoints: int
-    unsupported: Unsupported = UNDERSTOOD
+    unsupported_parts: Unsupported = UNDERSTOOD
 
 
 def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
@@ -25,11 +25,11 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
         return Plan((BlockProject(meta.namespace, meta.name),))
-    unsupported = observed.unsupported
+    unsupported_parts = observed.unsupported_parts
     ready = readiness(
-        ready=not unsupported.faults,
-        reason="UnsupportedSpec" if unsupported.faults else "Accepting",
-        message=f"Events are accepted. {unsupported.sentence}".rstrip(),
+        ready=not unsupported_parts.faults,
+        reason="UnsupportedSpec" if unsupported_parts.faults else "Accepting",
+        message=f"Events are accepted. {unsupported_parts.sentence}".rstrip(),
         stalled=True,
         generation=meta.generation,
         now=now,
@@ -40,10 +40,10 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
         webhook_endpoints=observed.webhook_endpoints,
         conditions=tuple(merge(observed.project.status.conditions, ready)),
     )
-    declared = observed.project.spec.delivery_log
+    delivery_log = observed.project.spec.delivery_log
     settings = ProjectSettings(
-        omits_payloads=declared.payloads == "Omit",
-        keeps_missed=declared.missed_events == "Keep",
+        omits_payloads=delivery_log.payloads == "Omit",
+        keeps_missed=delivery_log.missed_events == "Keep",
         uid=meta.uid,
         created_ms=int(meta.creation_timestamp.timestamp() * 1000) if meta.creation_timestamp else 0,
     )

@@ -47,7 +47,7 @@ class Reconciler:
     leadership: Leadership
     observer: ResourceObserver
     applier: Applier
-    unpublished: UnpublishedHealth
+    unpublished_health: UnpublishedHealth
     reporter: StatusReporter
     clock: Callable[[], datetime]
 
@@ -69,46 +69,48 @@ class Reconciler:
     async def _lead(self, resource: Resource) -> float | None:
         """Execute the whole plan for an object."""
         now, uid = self.clock(), resource.metadata.uid
-        health, failures = self.unpublished.health(uid), self.unpublished.failures(uid, now)
+        health, failures = self.unpublished_health.health(uid), self.unpublished_health.failures(uid, now)
         plan = await self._plan(resource, now, leads=True)
-        news, failed = False, None
+        news, failure = False, None
         try:
             news = await self._apply(plan)
         except KubeError as error:
             # Neither the status nor the log may show a secret that the answer repeats.
-            failed = error.explained(without_secrets(error.explanation, plan))
-        if failed is not None:
-            if not is_refusal(failed):
-                raise failed
-            await self._report_refusal(resource, now, shortened(failed.explanation))
-            if is_missing_right(failed):
-                raise failed
-            raise WriteRefused(str(failed), status=failed.status, reason=failed.reason)
+            failure = error.explained(without_secrets(error.explanation, plan))
+        if failure is not None:
+            if not is_refusal(failure):
+                raise failure
+            await self._report_refusal(resource, now, shortened(failure.explanation))
+            if is_missing_right(failure):
+                raise failure
+            raise WriteRefused(str(failure), status=failure.status, reason=failure.reason)
         if failures is not None:
-            self.unpublished.failures_reported(uid, failures, now)
+            self.unpublished_health.failures_reported(uid, failures, now)
         if plan.counts_needed or (isinstance(resource, WebhookEndpoint) and _lost_counts(resource)):
             self.reporter.changed(uid)
-        self.unpublished.health_published(uid, health)
+        self.unpublished_health.health_published(uid, health)
         if news:
             # The watch shows nothing more than the answers, and the answers may show other clients' writes.
             return 0.0
-        return _seconds_until(now, plan.again_at, self.unpublished.event_due_at(uid))
+        return _seconds_until(now, plan.again_at, self.unpublished_health.event_due_at(uid))
 
-    async def _report_refusal(self, resource: Resource, now: datetime, why: str) -> None:
+    async def _report_refusal(self, resource: Resource, now: datetime, explanation: str) -> None:
         """Show in the status that the API server refuses a write; events find an endpoint nevertheless."""
         uid = resource.metadata.uid
-        failures = self.unpublished.failures(uid, now)
-        await self._apply(await self._plan(resource, now, leads=True, refused_write=why or "it gives no reason"))
+        failures = self.unpublished_health.failures(uid, now)
+        await self._apply(
+            await self._plan(resource, now, leads=True, refused_write=explanation or "it gives no reason")
+        )
         if failures is not None:
             # The write is tried again soon, and each try would report the same failures.
-            self.unpublished.failures_reported(uid, failures, now)
+            self.unpublished_health.failures_reported(uid, failures, now)
 
     async def _apply(self, plan: Plan) -> bool:
         """Execute a plan; return whether an answer of the API server showed news."""
         news = False
         for action in plan.actions:
             news |= await self.applier.apply(action)
-            if isinstance(action, DiscardDeliveries) and action.expired:
+            if isinstance(action, DiscardDeliveries) and action.is_expired:
                 # The endpoint exists, so its status must show the new counts.
                 self.reporter.changed(action.uid)
         return news
@@ -118,7 +120,7 @@ class Reconciler:
         now, uid = self.clock(), resource.metadata.uid
         plan = await self._plan(resource, now, leads=False)
         # The leader publishes the health of all endpoints.
-        self.unpublished.health_published(uid, self.unpublished.health(uid))
+        self.unpublished_health.health_published(uid, self.unpublished_health.health(uid))
         for number, action in enumerate(plan.actions):
             if isinstance(action, RegistryAction):
                 self.applier.register(action)
@@ -143,8 +145,10 @@ class Reconciler:
                 return plan_apikey(observed_key, now=now, mint=lambda key_id: mint(secrets.choice, key_id=key_id))
             case WebhookEndpoint():
                 uid = resource.metadata.uid
-                failures = self.unpublished.failures(uid, now) if leads else None
-                observed = await self.observer.endpoint(resource, self.unpublished.health(uid), failures, leads=leads)
+                failures = self.unpublished_health.failures(uid, now) if leads else None
+                observed = await self.observer.endpoint(
+                    resource, self.unpublished_health.health(uid), failures, leads=leads
+                )
                 observed = replace(observed, refused_write=refused_write)
                 return plan_endpoint(observed, now=now, new_secret=partial(new_secret, secrets.token_bytes))
 
@@ -152,9 +156,9 @@ class Reconciler:
         """Unregister deleted objects of this key, even if their finalizer was removed or their name is in use again."""
         if key.kind == "Project" and not uid:
             self.registry.remove_project(key.namespace, key.name)
-        known = self.registry.find(key.namespace, key.name) if key.kind == "WebhookEndpoint" else None
-        if known is not None and known.uid != uid:
-            self.applier.unregister(known.uid)
+        endpoint = self.registry.find(key.namespace, key.name) if key.kind == "WebhookEndpoint" else None
+        if endpoint is not None and endpoint.uid != uid:
+            self.applier.unregister(endpoint.uid)
 
 
 def _lost_counts(endpoint: WebhookEndpoint) -> bool:

@@ -82,8 +82,8 @@ def valid_secret(text: str) -> bool:
 
 def plan_signing_secret(
     endpoint: WebhookEndpoint,
-    known: Secret | None,
-    kept: Sequence[str],
+    secret: Secret | None,
+    kept_secrets: Sequence[str],
     *,
     now: datetime,
     new_secret: Callable[[], str],
@@ -92,33 +92,33 @@ def plan_signing_secret(
 
     Args:
         endpoint: whose Secret it is.
-        known: the Secret, None if it does not exist.
-        kept: the secrets with which this replica signs, from which a deleted Secret is restored.
+        secret: the Secret, None if it does not exist.
+        kept_secrets: the secrets with which this replica signs, from which a deleted Secret is restored.
         now: the time.
         new_secret: creates a secret.
     """
-    if known is None:
-        return _plan_making(endpoint, kept, now, new_secret)
-    if known.foreign:
-        return SigningPlan(known, again_at=now + RECHECK)
-    known, actions = plan_restoration(endpoint, known)
-    if not valid_secret(known.fields.get(SECRET_FIELD, "")):
-        return SigningPlan(known, tuple(actions))
-    wanted, is_rotated = _rotate(known, endpoint, now=now, new_secret=new_secret)
-    if is_rotated or dict(wanted.fields) != dict(known.fields):
-        actions.append(UpdateSecret(wanted, tuple(sorted(known.fields.keys() - wanted.fields.keys()))))
+    if secret is None:
+        return _plan_making(endpoint, kept_secrets, now, new_secret)
+    if secret.foreign:
+        return SigningPlan(secret, again_at=now + RECHECK)
+    secret, actions = plan_restoration(endpoint, secret)
+    if not valid_secret(secret.fields.get(SECRET_FIELD, "")):
+        return SigningPlan(secret, tuple(actions))
+    target, is_rotated = _rotate(secret, endpoint, now=now, new_secret=new_secret)
+    if is_rotated or dict(target.fields) != dict(secret.fields):
+        actions.append(UpdateSecret(target, tuple(sorted(secret.fields.keys() - target.fields.keys()))))
     if is_rotated:
-        actions.append(_announce_rotation(endpoint, wanted.name))
-    return SigningPlan(wanted, tuple(actions), min(_until(wanted).values(), default=None))
+        actions.append(_announce_rotation(endpoint, target.name))
+    return SigningPlan(target, tuple(actions), min(_until(target).values(), default=None))
 
 
-def plan_referenced_secret(endpoint: WebhookEndpoint, known: Secret | None, *, now: datetime) -> SigningPlan:
+def plan_referenced_secret(endpoint: WebhookEndpoint, secret: Secret | None, *, now: datetime) -> SigningPlan:
     """Plan nothing for a Secret that the tenant makes, except to read it again.
 
     No watch shows the Secret, so many endpoints without one would make many requests if the delay did not grow.
     """
-    if known is not None:
-        return SigningPlan(known, again_at=now + READ_AGAIN)
+    if secret is not None:
+        return SigningPlan(secret, again_at=now + READ_AGAIN)
     reference, ready = endpoint.spec.signing.secret_ref, find(endpoint.status.conditions, "Ready")
     assert reference is not None
     missing = Secret(namespace=endpoint.metadata.namespace, name=reference.name, fields={})
@@ -128,28 +128,28 @@ def plan_referenced_secret(endpoint: WebhookEndpoint, known: Secret | None, *, n
 
 
 def _plan_making(
-    endpoint: WebhookEndpoint, kept: Sequence[str], now: datetime, new_secret: Callable[[], str]
+    endpoint: WebhookEndpoint, kept_secrets: Sequence[str], now: datetime, new_secret: Callable[[], str]
 ) -> SigningPlan:
-    fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), kept or [new_secret()], strict=False))
+    fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), kept_secrets or [new_secret()], strict=False))
     # The ends of earlier overlaps were in the deleted Secret.
     ends = dict.fromkeys(fields.keys() - {SECRET_FIELD}, now + parse_duration(endpoint.spec.signing.overlap))
     annotations = {ROTATION_ANNOTATION: str(endpoint.spec.signing.rotation), UNTIL_ANNOTATION: _written(ends)}
-    made = owned_secret(endpoint, signing_secret_name(endpoint.metadata.name), fields, annotations)
-    actions: list[Action] = [CreateSecret(made)]
+    secret = owned_secret(endpoint, signing_secret_name(endpoint.metadata.name), fields, annotations)
+    actions: list[Action] = [CreateSecret(secret)]
     if endpoint.status.signing_secret_ref is not None:
-        actions.append(_announce_making(endpoint, made, restored=bool(kept)))
-    return SigningPlan(made, tuple(actions), min(ends.values(), default=None))
+        actions.append(_announce_making(endpoint, secret, is_restored=bool(kept_secrets)))
+    return SigningPlan(secret, tuple(actions), min(ends.values(), default=None))
 
 
-def _announce_making(endpoint: WebhookEndpoint, made: Secret, *, restored: bool) -> EmitEvent:
-    if restored:
+def _announce_making(endpoint: WebhookEndpoint, secret: Secret, *, is_restored: bool) -> EmitEvent:
+    if is_restored:
         message = (
-            f"Secret {made.name!r} was missing, so it was created again with the same signing secret. "
+            f"Secret {secret.name!r} was missing, so it was created again with the same signing secret. "
             "To replace the signing secret, increase spec.signing.rotation."
         )
         return event_of(endpoint, "Warning", "SigningSecretRestored", message, always=True)
     message = (
-        f"Secret {made.name!r} was missing, so a new signing secret was created; give it to the receiver, "
+        f"Secret {secret.name!r} was missing, so a new signing secret was created; give it to the receiver, "
         "because signatures from now on do not match the old one."
     )
     return event_of(endpoint, "Warning", "SigningSecretRecreated", message, always=True)
@@ -180,8 +180,8 @@ def _rotate(
     number = str(endpoint.spec.signing.rotation)
     until = _until(secret)
     fields = {name: text for name, text in secret.fields.items() if name not in until or until[name] > now}
-    rotated = secret.annotations.get(ROTATION_ANNOTATION, number) != number
-    if rotated:
+    is_rotated = secret.annotations.get(ROTATION_ANNOTATION, number) != number
+    if is_rotated:
         fields, until = _shifted(fields, until)
         until["previous"] = now + overlap
         fields[SECRET_FIELD] = new_secret()
@@ -189,7 +189,7 @@ def _rotate(
         fields = {name: text for name, text in fields.items() if name not in PREVIOUS_FIELDS}
     until = {name: moment for name, moment in until.items() if name in fields}
     annotations = {**secret.annotations, ROTATION_ANNOTATION: number, UNTIL_ANNOTATION: _written(until)}
-    return replace(secret, fields=fields, annotations=annotations), rotated
+    return replace(secret, fields=fields, annotations=annotations), is_rotated
 
 
 def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:
@@ -213,15 +213,15 @@ def previous_until(secret: Secret) -> datetime | None:
 def _shifted(fields: Mapping[str, str], until: Mapping[str, datetime]) -> tuple[dict[str, str], dict[str, datetime]]:
     """Move each secret one place down; the oldest is dropped."""
     moves = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), PREVIOUS_FIELDS, strict=False))
-    others = {name: text for name, text in fields.items() if name not in (SECRET_FIELD, *PREVIOUS_FIELDS)}
-    moved = {target: fields[name] for name, target in moves.items() if name in fields}
-    return {**others, **moved}, {target: until[name] for name, target in moves.items() if name in until}
+    other_fields = {name: text for name, text in fields.items() if name not in (SECRET_FIELD, *PREVIOUS_FIELDS)}
+    moved_fields = {target: fields[name] for name, target in moves.items() if name in fields}
+    return {**other_fields, **moved_fields}, {target: until[name] for name, target in moves.items() if name in until}
 
 
 def _until(secret: Secret) -> dict[str, datetime]:
     try:
-        written = json.loads(secret.annotations.get(UNTIL_ANNOTATION) or "{}")
-        return {str(name): parse_timestamp(str(text)) for name, text in written.items()}
+        texts = json.loads(secret.annotations.get(UNTIL_ANNOTATION) or "{}")
+        return {str(name): parse_timestamp(str(text)) for name, text in texts.items()}
     except (ValueError, AttributeError):
         return {}
 

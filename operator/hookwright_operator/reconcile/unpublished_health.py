@@ -29,9 +29,9 @@ class UnpublishedHealth:
     def publish(self, endpoint: Endpoint, health: Health) -> None:
         """Store an endpoint's health until a status shows it, and enqueue the endpoint."""
         if health.failures:
-            known = self._failures.get(endpoint.uid, FailedDeliveries(0, "", self.clock()))
-            number, error = known.number + health.failures, health.error or known.error
-            self._failures[endpoint.uid] = FailedDeliveries(number, error, known.since)
+            failures = self._failures.get(endpoint.uid, FailedDeliveries(0, "", self.clock()))
+            number, error = failures.number + health.failures, health.error or failures.error
+            self._failures[endpoint.uid] = FailedDeliveries(number, error, failures.since)
         self._health[endpoint.uid] = health
         self.queue.add(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
 
@@ -56,14 +56,14 @@ class UnpublishedHealth:
         if health is not None and self._health.get(uid) is health:
             del self._health[uid]
 
-    def failures_reported(self, uid: str, reported: FailedDeliveries, now: datetime) -> None:
+    def failures_reported(self, uid: str, failures: FailedDeliveries, now: datetime) -> None:
         """Record that an Event has reported these failures; later ones stay."""
-        known = self._failures.pop(uid, None)
-        if known is None:
+        total = self._failures.pop(uid, None)
+        if total is None:
             return
         self._reported_at[uid] = now
-        if known.number > reported.number:
-            self._failures[uid] = FailedDeliveries(known.number - reported.number, known.error, now)
+        if total.number > failures.number:
+            self._failures[uid] = FailedDeliveries(total.number - failures.number, total.error, now)
 
     def forget(self, uid: str) -> None:
         """Forget a deleted endpoint."""

@@ -32,7 +32,7 @@ class Cache:
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
     _unfit: dict[Key, str] = field(default_factory=dict)
-    _unsupported: dict[Key, Unsupported] = field(default_factory=dict)
+    _unsupported_parts: dict[Key, Unsupported] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
     _digests: dict[str, set[Key]] = field(default_factory=dict)
     _versions: dict[str, int] = field(default_factory=dict)
@@ -46,19 +46,19 @@ class Cache:
         Raises:
             ValueError: the object does not fit the contract.
         """
-        shown = body["metadata"]
-        if not self._newer(shown):
+        meta = body["metadata"]
+        if not self._newer(meta):
             return None
-        key = Key(kind, shown["namespace"], shown["name"])
-        self._unfit[key] = shown["uid"]
-        resource, unsupported = read(MODELS[kind], trimmed(body))
+        key = Key(kind, meta["namespace"], meta["name"])
+        self._unfit[key] = meta["uid"]
+        resource, unsupported_parts = read(MODELS[kind], trimmed(body))
         _share_names(resource)
         del self._unfit[key]
         self._detach(key)
         self._resources[key] = resource
-        self._unsupported.pop(key, None)
-        if unsupported:
-            self._unsupported[key] = unsupported
+        self._unsupported_parts.pop(key, None)
+        if unsupported_parts:
+            self._unsupported_parts[key] = unsupported_parts
         self._keys[resource.metadata.uid] = key
         if isinstance(resource, ApiKey):
             for digest in digests_of(resource):
@@ -71,11 +71,11 @@ class Cache:
         """Remove an object that was deleted."""
         meta = ObjectMeta.model_validate(body["metadata"])
         key = Key(kind, meta.namespace, meta.name)
-        known = self._resources.get(key)
-        if known is not None and known.metadata.uid == meta.uid:
+        resource = self._resources.get(key)
+        if resource is not None and resource.metadata.uid == meta.uid:
             self._detach(key)
             del self._resources[key]
-            self._unsupported.pop(key, None)
+            self._unsupported_parts.pop(key, None)
         if self._unfit.get(key) == meta.uid:
             del self._unfit[key]
         self._bury(meta)
@@ -93,8 +93,8 @@ class Cache:
         """Remove a Secret that was deleted or has lost the labels of the watch; return its last known state."""
         meta = ObjectMeta.model_validate(body["metadata"])
         self._bury(meta)
-        known = self._secrets.get((meta.namespace, meta.name))
-        return self._secrets.pop((meta.namespace, meta.name)) if known and known.uid == meta.uid else None
+        secret = self._secrets.get((meta.namespace, meta.name))
+        return self._secrets.pop((meta.namespace, meta.name)) if secret and secret.uid == meta.uid else None
 
     def knows(self, uid: str) -> bool:
         """Whether an object was ever shown, including deleted and invalid objects."""
@@ -106,42 +106,42 @@ class Cache:
 
     def unsupported(self, key: Key) -> Unsupported:
         """Return the parts of an object that this version does not understand."""
-        return self._unsupported.get(key, UNDERSTOOD)
+        return self._unsupported_parts.get(key, UNDERSTOOD)
 
     def number_unsupported(self, kind: Kind) -> int:
         """Return how many objects of a kind have parts that this version does not understand."""
-        return sum(key.kind == kind for key in (*self._unsupported, *self._unfit))
+        return sum(key.kind == kind for key in (*self._unsupported_parts, *self._unfit))
 
     def project(self, namespace: str, name: str) -> Parent | None:
         """Return a Project that can have children: it exists and is not being deleted."""
-        known = self._resources.get(Key("Project", namespace, name))
-        if known is None or known.metadata.deletion_timestamp is not None:
+        project = self._resources.get(Key("Project", namespace, name))
+        if project is None or project.metadata.deletion_timestamp is not None:
             return None
-        return Parent(known.metadata.name, known.metadata.uid)
+        return Parent(project.metadata.name, project.metadata.uid)
 
-    def secret(self, namespace: str, name: str, *, owner_uid: str, adopted: bool = False) -> Secret | None:
+    def secret(self, namespace: str, name: str, *, owner_uid: str, may_adopt: bool = False) -> Secret | None:
         """Return the Secret of a name, marked as foreign if it was not created for this owner.
 
-        With ``adopted``, a Secret whose owner never existed in this cluster is not foreign: a backup restored it.
+        With ``may_adopt``, a Secret whose owner never existed in this cluster is not foreign: a backup restored it.
 
         The cache then forgets a foreign Secret, because no watch follows it: the next caller must read it again.
         """
-        known = self._secrets.get((namespace, name))
-        if known is None or known.owner_uid == owner_uid or known.owned_by(owner_uid):
-            return known
-        if adopted and known.owner_uid and not known.owner_references and not self.knows(known.owner_uid):
-            return known
-        if known.owner_uid == "":
+        secret = self._secrets.get((namespace, name))
+        if secret is None or secret.owner_uid == owner_uid or secret.owned_by(owner_uid):
+            return secret
+        if may_adopt and secret.owner_uid and not secret.owner_references and not self.knows(secret.owner_uid):
+            return secret
+        if secret.owner_uid == "":
             del self._secrets[namespace, name]
-            self._versions.pop(known.uid, None)
-        return Secret(namespace=namespace, name=name, fields={}, uid=known.uid, foreign=True)
+            self._versions.pop(secret.uid, None)
+        return Secret(namespace=namespace, name=name, fields={}, uid=secret.uid, foreign=True)
 
     def project_of(self, key: Key) -> Key | None:
         """Return the key of the Project that an object names."""
-        known = self._resources.get(key)
-        if known is None or isinstance(known, Project):
+        resource = self._resources.get(key)
+        if resource is None or isinstance(resource, Project):
             return None
-        return Key("Project", key.namespace, known.spec.project_ref.name)
+        return Key("Project", key.namespace, resource.spec.project_ref.name)
 
     def children(self, namespace: str, project: str) -> tuple[Key, ...]:
         """Return the keys and endpoints that name a Project, even if it does not exist."""
@@ -184,9 +184,11 @@ class Cache:
 
     def first_with_digest(self, digest: str) -> Key | None:
         """Return the ApiKey that was created first among those with a digest; the uid decides between equals."""
-        declaring = [known for key in self._digests.get(digest, ()) if (known := self._resources.get(key))]
+        declaring = [api_key for key in self._digests.get(digest, ()) if (api_key := self._resources.get(key))]
         first = min(
-            declaring, key=lambda known: (known.metadata.creation_timestamp or LATEST, known.metadata.uid), default=None
+            declaring,
+            key=lambda api_key: (api_key.metadata.creation_timestamp or LATEST, api_key.metadata.uid),
+            default=None,
         )
         return key_of(first) if first is not None else None
 
@@ -197,14 +199,14 @@ class Cache:
         )
 
     def _detach(self, key: Key) -> None:
-        known = self._resources.get(key)
-        if known is None or isinstance(known, Project):
+        resource = self._resources.get(key)
+        if resource is None or isinstance(resource, Project):
             return
-        for digest in digests_of(known) if isinstance(known, ApiKey) else ():
+        for digest in digests_of(resource) if isinstance(resource, ApiKey) else ():
             self._digests[digest].discard(key)
             if not self._digests[digest]:
                 del self._digests[digest]
-        parent = (key.namespace, known.spec.project_ref.name)
+        parent = (key.namespace, resource.spec.project_ref.name)
         siblings = self._children.get(parent, set())
         siblings.discard(key)
         if not siblings:
@@ -222,23 +224,23 @@ class Cache:
 
         A Secret that lost its labels is deleted only for the watch: a later read shows the same or a newer version.
         """
-        known = self._versions.pop(meta.uid, -1)
+        version = self._versions.pop(meta.uid, -1)
         self._keys.pop(meta.uid, None)
-        self._dead[meta.uid] = int(meta.resource_version) if meta.resource_version else known
+        self._dead[meta.uid] = int(meta.resource_version) if meta.resource_version else version
         while len(self._dead) > _REMEMBERED_DEATHS:
             del self._dead[next(iter(self._dead))]
 
 
 def digests_of(key: ApiKey) -> frozenset[str]:
     """Return the digests that an ApiKey declares, or that the operator has recorded for it and its replaced keys."""
-    found = (key.spec.digest or key.status.digest, *(replaced.digest for replaced in key.status.previous))
-    return frozenset(filter(None, found))
+    digests = (key.spec.digest or key.status.digest, *(predecessor.digest for predecessor in key.status.previous))
+    return frozenset(filter(None, digests))
 
 
 def _share_names(model: BaseModel) -> None:
     """Share one set of field names between models with the same fields; this halves their memory."""
-    given = model.model_fields_set
-    object.__setattr__(model, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(given), given))
+    names = model.model_fields_set
+    object.__setattr__(model, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(names), names))
     for value in model.__dict__.values():
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, BaseModel):

@@ -25,19 +25,19 @@ class Changes:
     Attributes:
         complete: whether everything that existed at the start was seen; until then nothing is reconciled.
         synced: set when all of that has been reconciled once.
-        relisted: whether kopf listed a kind again after a gap, in which deletions may have been missed.
+        was_relisted: whether kopf listed a kind again after a gap, in which deletions may have been missed.
     """
 
     cache: Cache
     queue: WorkQueue
     complete: bool = False
     synced: asyncio.Event = field(default_factory=asyncio.Event)
-    relisted: bool = False
+    was_relisted: bool = False
 
     def apply(self, kind: Kind | None, change: str | None, body: Mapping[str, Any]) -> None:
         """Store an object in the cache, or a Secret for None, and enqueue it and the objects that depend on it."""
         if change is None and self.synced.is_set():
-            self.relisted = True
+            self.was_relisted = True
         if kind is None:
             self._apply_secret(change, body)
             return

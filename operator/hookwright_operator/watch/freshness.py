@@ -1,7 +1,7 @@
 """Records when the API server last answered each watch.
 
-kopf renews a watch after `RENEWED` seconds, and earlier if the watch is silent. This module records the time of each
-answered renewal. kopf accepts an HTTP session from outside, and the session reports its answers here.
+kopf renews a watch after `WATCH_SECONDS` seconds, and earlier if the watch is silent. This module records the time of
+each answered renewal. kopf accepts an HTTP session from outside, and the session reports its answers here.
 """
 
 import time
@@ -19,7 +19,7 @@ from hookwright_runtime.kubernetes_pages import Page, Pager
 
 log = structlog.get_logger(__name__)
 
-RENEWED: Final = 120
+WATCH_SECONDS: Final = 120
 """Seconds after which the API server ends a watch, so that kopf renews it; an integer, because kopf passes it on."""
 
 
@@ -41,14 +41,14 @@ class WatchFreshness:
         """Begin now: the age of a watch that is never answered counts from here."""
         self._clock = clock
         self._answered_at = dict.fromkeys(resources, clock())
-        self._unanswered = set(self._answered_at)
+        self._silent_resources = set(self._answered_at)
         for resource in self._answered_at:
             metrics.WATCH_AGE.labels(resource).set_function(self._age_of(resource))
 
     @property
     def complete(self) -> bool:
         """Whether every watch was answered at least once."""
-        return not self._unanswered
+        return not self._silent_resources
 
     def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
         """Return a session for kopf with these credentials that reports its watches; kopf closes it."""
@@ -67,11 +67,11 @@ class WatchFreshness:
         )
 
     async def _answered(
-        self, _: aiohttp.ClientSession, __: SimpleNamespace, answered: aiohttp.TraceRequestEndParams
+        self, _: aiohttp.ClientSession, __: SimpleNamespace, answer: aiohttp.TraceRequestEndParams
     ) -> None:
-        if answered.response.status == 200 and "watch" in answered.url.query and answered.url.name in self._answered_at:
-            self._answered_at[answered.url.name] = self._clock()
-            self._unanswered.discard(answered.url.name)
+        if answer.response.status == 200 and "watch" in answer.url.query and answer.url.name in self._answered_at:
+            self._answered_at[answer.url.name] = self._clock()
+            self._silent_resources.discard(answer.url.name)
 
     def _age_of(self, resource: str) -> Callable[[], float]:
         return lambda: max(0.0, self._clock() - self._answered_at[resource])

@@ -25,8 +25,8 @@ from hookwright_crds import API_VERSION, GROUP, VERSION
 from hookwright_crds.resources import Kind
 from hookwright_crds.trimming import trimmed_secret
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.freshness import RENEWED, WatchFreshness
-from hookwright_operator.watch.objects import MODELS, SELECTOR, WATCHED, plural
+from hookwright_operator.watch.freshness import WATCH_SECONDS, WatchFreshness
+from hookwright_operator.watch.objects import MODELS, SELECTOR, WATCHED_KINDS, plural
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.kubernetes_pages import MOST_OBJECTS
@@ -44,8 +44,8 @@ def own(change: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
     The cache keeps some strings of an object. Strings of a list would keep the whole list in memory: 11 KiB for each
     endpoint.
     """
-    copied: dict[str, Any] = json.loads(json.dumps(trimmed_secret(body))) if change is None else dict(body)
-    return copied
+    copy: dict[str, Any] = json.loads(json.dumps(trimmed_secret(body))) if change is None else dict(body)
+    return copy
 
 
 class NoDiffBase(kopf.MultiDiffBaseStorage):
@@ -65,7 +65,7 @@ def register(changes: Changes, freshness: WatchFreshness, loop: asyncio.Abstract
         loop: the event loop of ``changes``; kopf has its own thread and loop.
     """
     registry = kopf.OperatorRegistry()
-    for kind in WATCHED:
+    for kind in WATCHED_KINDS:
         resource = ("v1", "secrets") if kind is None else (GROUP, VERSION, plural(kind))
 
         @kopf.on.event(*resource, registry=registry, id=f"{kind}-event", param=kind)
@@ -74,8 +74,8 @@ def register(changes: Changes, freshness: WatchFreshness, loop: asyncio.Abstract
 
     @kopf.on.login(registry=registry)
     async def login(**arguments: Any) -> kopf.AiohttpSession | None:
-        found = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
-        return freshness.session(found) if found else None
+        connection = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+        return freshness.session(connection) if connection else None
 
     return registry
 
@@ -86,7 +86,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.watching.label_selectors["v1", "secrets"] = SELECTOR
-    settings.watching.server_timeout = RENEWED
+    settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.chunk_size = MOST_OBJECTS
     settings.networking.trust_env = False
     settings.persistence.diffbase_storage = NoDiffBase([])
@@ -102,24 +102,24 @@ async def _until_served(kube: KubernetesClient) -> None:
     kopf reads the kinds once, at its start. It would not watch a kind that is announced later, which happens for a
     moment after the CRDs were applied.
     """
-    wanted = {plural(kind) for kind in MODELS}
-    logged = False
+    plurals = {plural(kind) for kind in MODELS}
+    is_logged = False
     while True:
         try:
             groups = {group["name"] for group in (await kube.get("/apis"))["groups"]}
-            served = {one["name"] for one in (await kube.get(f"/apis/{API_VERSION}"))["resources"]}
-            missing = wanted - served if GROUP in groups else wanted
+            resources = {resource["name"] for resource in (await kube.get(f"/apis/{API_VERSION}"))["resources"]}
+            missing = plurals - resources if GROUP in groups else plurals
         except KubeError as error:
             if error.status != 404:
                 raise
-            missing = wanted
+            missing = plurals
         if not missing:
             return
-        if not logged:
+        if not is_logged:
             log.warning(
                 "CustomResourceDefinitions missing, waiting until crds/*.yaml are applied", missing=sorted(missing)
             )
-            logged = True
+            is_logged = True
         await asyncio.sleep(_SERVED_SECONDS)
 
 
@@ -137,7 +137,7 @@ async def watch_cluster(
     await _until_served(kube)
     registry = register(changes, freshness, asyncio.get_running_loop())
     stop = threading.Event()
-    ended: Future[None] = Future()
+    end: Future[None] = Future()
 
     def run() -> None:
         try:
@@ -153,12 +153,12 @@ async def watch_cluster(
                 )
             )
         except BaseException as error:  # noqa: BLE001 - passed to the waiting caller
-            ended.set_exception(error)
+            end.set_exception(error)
         else:
-            ended.set_result(None)
+            end.set_result(None)
 
     threading.Thread(target=run, name="kopf", daemon=True).start()
-    waiter = asyncio.wrap_future(ended)
+    waiter = asyncio.wrap_future(end)
     try:
         await asyncio.shield(waiter)
     finally:

@@ -11,7 +11,7 @@ from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 Resource = Project | ApiKey | WebhookEndpoint
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
 
-WATCHED: Final[tuple[Kind | None, ...]] = (*MODELS, None)
+WATCHED_KINDS: Final[tuple[Kind | None, ...]] = (*MODELS, None)
 """The watched kinds; None is Hookwright's Secrets."""
 
 MANAGER: Final = "hookwright"
@@ -97,11 +97,11 @@ def project_references(metadata: ObjectMeta, project: Parent) -> tuple[OwnerRefe
     An object that ``/v1`` created is deleted with its Project. An object that people declare has no ownerReference,
     because Argo CD prunes only objects without one.
     """
-    projects = [one for one in metadata.owner_references if one.kind == "Project" and one.controller]
+    projects = [owner for owner in metadata.owner_references if owner.kind == "Project" and owner.controller]
     if not MADE_BY_API.items() <= metadata.labels.items():
         return () if projects else None
-    wanted = owner_reference("Project", project, controller=True)
-    return None if any(one.uid == project.uid for one in projects) else (wanted,)
+    reference = owner_reference("Project", project, controller=True)
+    return None if any(owner.uid == project.uid for owner in projects) else (reference,)
 
 
 def ours(owner_uid: str) -> dict[str, str]:

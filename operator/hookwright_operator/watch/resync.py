@@ -16,7 +16,7 @@ import structlog
 from hookwright_crds.base import object_path, secrets_path
 from hookwright_crds.resources import Kind
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.objects import SELECTOR, WATCHED, plural
+from hookwright_operator.watch.objects import SELECTOR, WATCHED_KINDS, plural
 from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
@@ -37,12 +37,12 @@ async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collect
     Raises:
         KubeError: the objects cannot be listed.
     """
-    found: set[str] = set()
+    uids: set[str] = set()
     for namespace in namespaces or (None,):
         path = secrets_path(namespace) if kind is None else object_path(plural(kind), namespace)
         async for page in kube.pages(path, **({"labelSelector": SELECTOR} if kind is None else {})):
-            found.update(body["metadata"]["uid"] for body in page["items"])
-    return found
+            uids.update(body["metadata"]["uid"] for body in page["items"])
+    return uids
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Resync:
             KubeError: the lists cannot be read.
         """
         while True:
-            missing = {uid for kind in WATCHED for uid in await uids_of(self.kube, kind, self.namespaces)}
+            missing = {uid for kind in WATCHED_KINDS for uid in await uids_of(self.kube, kind, self.namespaces)}
             # A watch never shows an object that was created and deleted within a gap, so the list is read again after a
             # while.
             for _ in range(_LOOKS):
@@ -77,24 +77,24 @@ class Resync:
         """Apply missed deletions to the cache each time that kopf has listed a kind again, until cancelled."""
         while True:
             await asyncio.sleep(_PAUSE)
-            if self.changes.relisted:
+            if self.changes.was_relisted:
                 await self._resync()
 
     async def _resync(self) -> None:
-        self.changes.relisted = False
+        self.changes.was_relisted = False
         try:
-            missed = sum([await self._resync_kind(kind) for kind in WATCHED])
+            deletions = sum([await self._resync_kind(kind) for kind in WATCHED_KINDS])
         except BaseException:
-            self.changes.relisted = True
+            self.changes.was_relisted = True
             raise
-        if missed:
-            log.info("watch missed deletions, applying them now", objects=missed)
+        if deletions:
+            log.info("watch missed deletions, applying them now", objects=deletions)
 
     async def _resync_kind(self, kind: Kind | None) -> int:
         before = list(self.changes.cache.names(kind))
         present = await uids_of(self.kube, kind, self.namespaces)
-        missed = [(name, uid) for name, uid in before if uid not in present]
-        for (namespace, name), uid in missed:
+        deletions = [(name, uid) for name, uid in before if uid not in present]
+        for (namespace, name), uid in deletions:
             body = {"metadata": {"namespace": namespace, "name": name, "uid": uid}}
             self.changes.apply(kind, "DELETED", body)
-        return len(missed)
+        return len(deletions)

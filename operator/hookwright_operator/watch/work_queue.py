@@ -43,13 +43,13 @@ class WorkQueue:
         self._places = Places(bound)
         # Keys with a place, so there are never more of them than workers.
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
-        self._queued: set[Key] = set()
+        self._queued_keys: set[Key] = set()
         self._running: set[Key] = set()
         self._again: set[Key] = set()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
         self._rest = asyncio.Event()
-        self._logged = LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted)
+        self._log_bound = LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted)
 
     def add(self, key: Key, delay: float = 0.0) -> None:
         """Reconcile a key after ``delay`` seconds, or earlier if another call asks for it."""
@@ -61,13 +61,13 @@ class WorkQueue:
             timer.cancel()
         if key in self._running:
             self._again.add(key)
-        elif key not in self._queued:
-            self._queued.add(key)
+        elif key not in self._queued_keys:
+            self._queued_keys.add(key)
             self._places.enqueue(key.namespace, partial(self._ready.put_nowait, key))
 
     async def settled(self) -> None:
         """Return when no key is queued or in progress; delayed keys do not count."""
-        while self._queued or self._running:
+        while self._queued_keys or self._running:
             self._rest.clear()
             await self._rest.wait()
 
@@ -93,7 +93,7 @@ class WorkQueue:
     async def _work(self, reconcile: Reconcile) -> None:
         while True:
             key = await self._ready.get()
-            self._queued.discard(key)
+            self._queued_keys.discard(key)
             self._running.add(key)
             try:
                 await self._turn(key, reconcile)
@@ -103,7 +103,7 @@ class WorkQueue:
                 if key in self._again:
                     self._again.discard(key)
                     self.add(key)
-                if not self._queued and not self._running:
+                if not self._queued_keys and not self._running:
                     self._rest.set()
 
     async def _turn(self, key: Key, reconcile: Reconcile) -> None:
@@ -133,7 +133,7 @@ class WorkQueue:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_FIRST_BACKOFF * 2 ** min(failures - 1, 10), _LONGEST_BACKOFF)
         self.add(key, delay)
-        if not self._logged.allow(key.namespace):
+        if not self._log_bound.allow(key.namespace):
             return False
         log.warning(
             "reconcile failed, retrying",

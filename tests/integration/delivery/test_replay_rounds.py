@@ -83,7 +83,7 @@ def unsendable(uid: str) -> Iterable[Endpoint]:
     endpoint = subscriber(uid, "http://127.0.0.1:1/", suspend=True)
     return [
         endpoint,
-        replace(endpoint, suspend=False, blocked="ProjectNotFound"),
+        replace(endpoint, suspend=False, block_reason="ProjectNotFound"),
         replace(endpoint, suspend=False, secrets=()),
     ]
 

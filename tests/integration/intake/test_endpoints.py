@@ -391,7 +391,7 @@ async def test_a_delivery_of_another_organization_is_as_none(
 @pytest.mark.parametrize("state", [State.PENDING, State.FAILED, State.DELIVERED])
 async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: State) -> None:
     """A test, a retry, a replay and a take are 409 with the reason; the log and the secret stay readable."""
-    intake.registry.put(replace(intake.orders, suspend=False, blocked="Expired", events=frozenset()))
+    intake.registry.put(replace(intake.orders, suspend=False, block_reason="Expired", events=frozenset()))
     delivery = await deliver(intake, 1, state)
     for path, body in (
         ("/webhookendpoints/orders/test", {}),
@@ -400,7 +400,7 @@ async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: Stat
     ):
         told = refused(await intake.client.post(path, json=body), 409)["detail"]
         assert 'webhook "orders" has expired' in told, path
-    intake.registry.put(replace(intake.orders, suspend=True, blocked="Expired", url="", pull_lease=30.0))
+    intake.registry.put(replace(intake.orders, suspend=True, block_reason="Expired", url="", pull_lease=30.0))
     taken = await intake.client.get("/webhookendpoints/orders/messages?wait=20s")
     assert "has expired" in refused(taken, 409)["detail"]
     assert await intake.state(delivery) is state

@@ -61,7 +61,7 @@ async def read_secret(intake: IntakeContext, request: Request, right: Right) -> 
 
 async def _endpoint_with_secret(intake: IntakeContext, request: Request, right: Right) -> tuple[Endpoint, Producer]:
     endpoint, caller = await intake.endpoint(request, right)
-    if not endpoint.secrets and endpoint.blocked:
+    if not endpoint.secrets and endpoint.block_reason:
         # The tenant must change something first, so this is no fault of the installation.
         raise ProblemError(409, hindrance(endpoint))
     if not endpoint.secrets:

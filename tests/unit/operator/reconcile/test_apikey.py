@@ -186,10 +186,10 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
         replace(declared(), parent=None, duplicate=True),
         [*DUPLICATE],
     ),
-    "a new key that is not understood is not made": (replace(NEW, unsupported=STRANGE), [*UNSUPPORTED]),
-    "a key that is not understood any more opens nothing": (replace(STEADY, unsupported=STRANGE), [*UNSUPPORTED]),
+    "a new key that is not understood is not made": (replace(NEW, unsupported_parts=STRANGE), [*UNSUPPORTED]),
+    "a key that is not understood any more opens nothing": (replace(STEADY, unsupported_parts=STRANGE), [*UNSUPPORTED]),
     "a key with an unknown field works, and its condition names the field": (
-        replace(declared(), unsupported=Unsupported(fields=("spec.note",))),
+        replace(declared(), unsupported_parts=Unsupported(fields=("spec.note",))),
         [USABLE],
     ),
     "a higher rotation replaces the key in the handover Secret": (

@@ -140,7 +140,7 @@ async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage)
     await stage.reconciler.reconcile(ORDERS)
     known = stage.registry.get("uid-orders")
     assert known is not None
-    assert known.blocked == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was used"
+    assert known.block_reason == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was used"
     assert [path for method, path, _ in stage.server.asked if method == "POST"].count(
         "/api/v1/namespaces/acme/secrets"
     ) == 1

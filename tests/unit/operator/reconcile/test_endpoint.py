@@ -70,19 +70,19 @@ STRANGE = Unsupported(faults=("spec.timeout (must be a duration)",))
 
 CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     "an endpoint whose spec is not understood is known, so that its deliveries are written, and sends none": (
-        replace(NEW, unsupported=STRANGE),
+        replace(NEW, unsupported_parts=STRANGE),
         [BLOCKED, "ApplyMetadata", *UNSUPPORTED],
     ),
     "an endpoint that is not understood any more sends nothing more, and keeps its Secret": (
-        replace(STEADY, unsupported=STRANGE),
+        replace(STEADY, unsupported_parts=STRANGE),
         [BLOCKED, *UNSUPPORTED],
     ),
     "an endpoint that is not understood and has no project is known as well": (
-        replace(STEADY, unsupported=STRANGE, parent=None),
+        replace(STEADY, unsupported_parts=STRANGE, parent=None),
         [BLOCKED, *UNSUPPORTED],
     ),
     "an endpoint with an unknown event type sends the known ones, and is not ready": (
-        replace(STEADY, unsupported=Unsupported(events=("rcs_read",))),
+        replace(STEADY, unsupported_parts=Unsupported(events=("rcs_read",))),
         ["register: sends", *UNSUPPORTED],
     ),
     "an endpoint with pull is ready, and its messages wait": (
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         ["register: sends", "status: Ready=True Waiting, Reachable=True Delivered"],
     ),
     "an endpoint with an unknown field is ready, and its condition names the field": (
-        replace(STEADY, unsupported=Unsupported(fields=("spec.priority",))),
+        replace(STEADY, unsupported_parts=Unsupported(fields=("spec.priority",))),
         ["register: sends", "status: Ready=True Delivering, Reachable=Unknown NotTried"],
     ),
     "a new endpoint gets a finalizer and an owner, a secret, its place, and a status": (
@@ -542,7 +542,7 @@ def test_no_secret_is_ever_written_into_a_status_or_an_event(change: Callable[[E
 def test_the_condition_names_what_is_not_understood() -> None:
     """The message names the field, its fault, and the effect on deliveries."""
     unsupported = Unsupported(("spec.priority",), ("rcs_read",), ("spec.timeout (must be a duration)",))
-    ready = status_of(replace(STEADY, unsupported=unsupported).plan())["conditions"][0]
+    ready = status_of(replace(STEADY, unsupported_parts=unsupported).plan())["conditions"][0]
     assert ready["message"] == (
         "This version does not understand spec.timeout (must be a duration). "
         "This version does not know the event types rcs_read in spec.events. "

@@ -163,7 +163,7 @@ async def test_the_counts_of_a_protected_endpoint_are_read_soon_after_its_end(st
 
 def test_a_spec_that_is_not_understood_does_not_expire() -> None:
     """A newer version may mean something else by it."""
-    strange = replace(TEMPORARY, unsupported=Unsupported(faults=("spec.expiresAt (is new)",)))
+    strange = replace(TEMPORARY, unsupported_parts=Unsupported(faults=("spec.expiresAt (is new)",)))
     assert "DeleteEndpoint" not in in_words(strange.plan(OVER))
 
 

@@ -101,9 +101,9 @@ async def test_what_was_to_be_published_when_the_lead_was_lost_is_not_kept(stage
     await stage.reconciler.reconcile(ORDERS)
     registered = stage.registry.get("uid-orders")
     assert registered is not None
-    stage.unpublished.publish(registered, Health(DeliveryCounts(delivered=1)))
+    stage.unpublished_health.publish(registered, Health(DeliveryCounts(delivered=1)))
     await stage.reconciler.reconcile(ORDERS)
-    assert stage.unpublished.health("uid-orders") is None
+    assert stage.unpublished_health.health("uid-orders") is None
     assert await stage.counted() == []
 
 

@@ -77,7 +77,7 @@ async def test_a_refused_secret_is_reported_and_events_find_the_endpoint(stage: 
             await stage.reconciler.reconcile(ORDERS)
     known = stage.registry.get("uid-orders")
     assert known is not None
-    assert known.blocked == "WriteRefused"
+    assert known.block_reason == "WriteRefused"
     assert quota in stage.server.endpoint["status"]["conditions"][0]["message"]
     assert stage.server.events() == ["WriteRefused"]
     stage.server.refuse = lambda *_: None

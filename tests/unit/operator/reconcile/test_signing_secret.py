@@ -37,7 +37,7 @@ def rotated(secret: Secret, asked: WebhookEndpoint, now: datetime, new: int) -> 
     """Return the Secret after the plan's actions."""
     for action in plan_signing_secret(asked, secret, (), now=now, new_secret=lambda: made(new)).actions:
         if isinstance(action, UpdateSecret):
-            assert not set(action.gone) & set(action.secret.fields)
+            assert not set(action.removed_fields) & set(action.secret.fields)
             secret = replace(secret, fields=action.secret.fields, annotations=action.secret.annotations)
     return secret
 
