@@ -130,15 +130,13 @@ class _Draft:
 
     def _finished(self, read: R) -> tuple[R, Unsupported]:
         resource: Any = read
-        unsupported_parts = Unsupported(
-            *(tuple(dict.fromkeys(parts)) for parts in (self.fields, self.events, self.faults))
-        )
+        parts = Unsupported(*(tuple(dict.fromkeys(texts)) for texts in (self.fields, self.events, self.faults)))
         spec = resource.spec
         if self.faults:
             spec = self._unusable(resource)
         elif self.events and not self.types:
             spec = spec.model_copy(update={"events": ()})
-        return read.model_copy(update={"spec": spec}), unsupported_parts
+        return read.model_copy(update={"spec": spec}), parts
 
     def _unusable(self, read: Project | ApiKey | WebhookEndpoint) -> ProjectSpec | ApiKeySpec | WebhookEndpointSpec:
         if isinstance(read, Project):
