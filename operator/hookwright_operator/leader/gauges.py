@@ -52,12 +52,10 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     states = {endpoint.uid: state_of(endpoint, cache) for endpoint in registry}
     metrics.PENDING.set(pending)
     due = [(endpoint, dues[endpoint.uid]) for endpoint in registry if endpoint.sendable and endpoint.uid in dues]
-    push_dues = [(endpoint, due_ms) for endpoint, due_ms in due if not endpoint.pulled]
-    metrics.OLDEST_PENDING.set(_age((due_ms for _, due_ms in push_dues), now_ms))
+    pushes = [(endpoint, due_ms) for endpoint, due_ms in due if not endpoint.pulled]
+    metrics.OLDEST_PENDING.set(_age((due_ms for _, due_ms in pushes), now_ms))
     metrics.OLDEST_PULLED.set(_age((due_ms for endpoint, due_ms in due if endpoint.pulled), now_ms))
-    late = (
-        due_ms for endpoint, due_ms in push_dues if endpoint.per_minute is None and states[endpoint.uid] == "active"
-    )
+    late = (due_ms for endpoint, due_ms in pushes if endpoint.per_minute is None and states[endpoint.uid] == "active")
     metrics.OLDEST_LATE.set(_age(late, now_ms))
     numbers = Counter(states.values())
     for state in metrics.STATES:

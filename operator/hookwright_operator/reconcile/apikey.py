@@ -105,10 +105,8 @@ def plan_apikey(observed: ObservedApiKey, *, now: datetime, mint: Mint) -> Plan:
     if key.metadata.deletion_timestamp is not None:
         return Plan()
     if observed.unsupported_parts.faults:
-        fault = (
-            "UnsupportedSpec",
-            f"{observed.unsupported_parts.sentence} The key authenticates no request until then.",
-        )
+        message = f"{observed.unsupported_parts.sentence} The key authenticates no request until then."
+        fault = ("UnsupportedSpec", message)
         return Plan(tuple(_plan_status(observed, replace(_as_it_was(key, now), fault=fault), now)))
     if observed.duplicate:
         return Plan(tuple(_plan_duplicate(observed, now)))

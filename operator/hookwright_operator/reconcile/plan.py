@@ -211,14 +211,10 @@ def plan_status(
     own_status = before.model_copy(update={"last_used_at": None}) if isinstance(before, ApiKeyStatus) else before
     if after == own_status:
         return []
-    conditions = [turned_false(before.conditions, after.conditions, type_) for type_ in types]
+    changes = [turned_false(before.conditions, after.conditions, type_) for type_ in types]
     return [
         ApplyStatus(key_of(resource), resource.metadata.uid, after.to_kubernetes()),
-        *(
-            event_of(resource, "Warning", condition.reason, condition.message)
-            for condition in conditions
-            if condition is not None
-        ),
+        *(event_of(resource, "Warning", change.reason, change.message) for change in changes if change is not None),
     ]
 
 

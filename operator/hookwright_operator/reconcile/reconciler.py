@@ -94,13 +94,11 @@ class Reconciler:
             return 0.0
         return _seconds_until(now, plan.again_at, self.unpublished_health.event_due_at(uid))
 
-    async def _report_refusal(self, resource: Resource, now: datetime, explanation: str) -> None:
+    async def _report_refusal(self, resource: Resource, now: datetime, reason: str) -> None:
         """Show in the status that the API server refuses a write; events find an endpoint nevertheless."""
         uid = resource.metadata.uid
         failures = self.unpublished_health.failures(uid, now)
-        await self._apply(
-            await self._plan(resource, now, leads=True, refused_write=explanation or "it gives no reason")
-        )
+        await self._apply(await self._plan(resource, now, leads=True, refused_write=reason or "it gives no reason"))
         if failures is not None:
             # The write is tried again soon, and each try would report the same failures.
             self.unpublished_health.failures_reported(uid, failures, now)
@@ -145,10 +143,9 @@ class Reconciler:
                 return plan_apikey(observed_key, now=now, mint=lambda key_id: mint(secrets.choice, key_id=key_id))
             case WebhookEndpoint():
                 uid = resource.metadata.uid
+                health = self.unpublished_health.health(uid)
                 failures = self.unpublished_health.failures(uid, now) if leads else None
-                observed = await self.observer.endpoint(
-                    resource, self.unpublished_health.health(uid), failures, leads=leads
-                )
+                observed = await self.observer.endpoint(resource, health, failures, leads=leads)
                 observed = replace(observed, refused_write=refused_write)
                 return plan_endpoint(observed, now=now, new_secret=partial(new_secret, secrets.token_bytes))
 

@@ -184,11 +184,9 @@ class Cache:
 
     def first_with_digest(self, digest: str) -> Key | None:
         """Return the ApiKey that was created first among those with a digest; the uid decides between equals."""
-        declaring = [api_key for key in self._digests.get(digest, ()) if (api_key := self._resources.get(key))]
+        declaring = [peer for key in self._digests.get(digest, ()) if (peer := self._resources.get(key))]
         first = min(
-            declaring,
-            key=lambda api_key: (api_key.metadata.creation_timestamp or LATEST, api_key.metadata.uid),
-            default=None,
+            declaring, key=lambda peer: (peer.metadata.creation_timestamp or LATEST, peer.metadata.uid), default=None
         )
         return key_of(first) if first is not None else None
 

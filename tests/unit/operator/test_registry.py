@@ -65,11 +65,8 @@ def test_a_change_replaces_what_was_known() -> None:
 def test_suspended_and_blocked_endpoints_take_deliveries_but_send_none() -> None:
     """Deliveries of such an endpoint stay pending and are not lost."""
     registry = Registry()
-    for held in (
-        replace(ORDERS, suspend=True),
-        replace(ORDERS, block_reason="InsecureUrl"),
-        replace(ORDERS, secrets=()),
-    ):
+    blocked = replace(ORDERS, block_reason="InsecureUrl")
+    for held in (replace(ORDERS, suspend=True), blocked, replace(ORDERS, secrets=())):
         registry.put(held)
         assert subscribers(registry) == ["uid-1"]
         assert not held.sendable
