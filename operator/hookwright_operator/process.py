@@ -119,8 +119,10 @@ class Operator:
             denied_hosts=settings.denied_hosts,
         )
         # On SQLite this is the only replica, so it leads without an election.
-        self._leadership = Leadership(LeaseTimes(settings.leader_lease)) if store.shared else Leadership.without_end()
-        self._writing = kube.within(self._leadership) if store.shared else kube
+        self._leadership = (
+            Leadership(LeaseTimes(settings.leader_lease)) if store.is_shared else Leadership.without_end()
+        )
+        self._writing = kube.within(self._leadership) if store.is_shared else kube
         self._create_watch()
         self._create_delivery()
         self._create_reconciler()
@@ -162,7 +164,7 @@ class Operator:
             Bounds(settings.window, settings.memory_limit, settings.max_in_flight),
             clock_ms=now_ms,
             observer=self._status_reporter,
-            shared=store.shared,
+            shared=store.is_shared,
         )
         self._acceptance_log = AcceptanceLog()
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
@@ -193,7 +195,7 @@ class Operator:
             store,
             self._unpublished_health,
             utc_now,
-            check_resource_version=store.shared,
+            check_resource_version=store.is_shared,
         )
         self._reconciler = Reconciler(
             self._queue, cache, self._registry, self._leadership, observer, applier,
@@ -218,12 +220,12 @@ class Operator:
             "retention": prune,
             "gauges": self._housekeeping.measure,
         }
-        if self._store.shared:
+        if self._store.is_shared:
             loops["takeover"] = self._housekeeping.repair
         if not namespaces:
             loops["orphans"] = self._housekeeping.watch_orphans
         election = None
-        if self._store.shared and "reconcile" in settings.roles:
+        if self._store.is_shared and "reconcile" in settings.roles:
             identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"
             election = Election(
                 self._kube,
@@ -280,7 +282,7 @@ class Operator:
         if "deliver" in settings.roles:
             for name, run in self._dispatcher.loops.items():
                 self._loops.start(name, run)
-            if self._store.shared:
+            if self._store.is_shared:
                 self._loops.start("shards", self._shard_owner.run)
             self._loops.start("replays", self._replays.run)
             self._loops.start("leases", self._messages.run)

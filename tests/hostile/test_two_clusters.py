@@ -289,7 +289,7 @@ async def test_an_endpoint_that_comes_back_is_no_orphan_any_more(
     clock = Clock()
     async with leading(f"sqlite:///{tmp_path}/d.db", clock) as duties:
         await accept(duties.store, uid)
-        await duties.store.orphans.record(new=[uid], ended=(), now_ms=clock.now)
+        await duties.store.orphans.record(new=[uid], former=(), now_ms=clock.now)
         clock.now += 25 * HOUR_MS
         await duties.discard_orphans()
         assert await state(duties.store, uid) is State.PENDING

@@ -90,9 +90,9 @@ class Deliveries(Store):
         self.discarded: list[str] = []
         self.counted: list[str] = []
 
-    async def discard(self, endpoint_uid: str, reason: str, *, deleted: bool = True) -> int:
+    async def discard(self, endpoint_uid: str, reason: str, *, is_deleted: bool = True) -> int:
         """Discard three deliveries."""
-        assert reason == ("endpoint deleted" if deleted else "endpoint expired")
+        assert reason == ("endpoint deleted" if is_deleted else "endpoint expired")
         if self.away:
             raise StoreUnavailable("the database is locked")
         self.discarded.append(endpoint_uid)

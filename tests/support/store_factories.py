@@ -80,7 +80,7 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
         connection.execute(select(func.pg_advisory_xact_lock(7)))
         return "done"
 
-    if not store.shared:
+    if not store.is_shared:
         under_way = store.transactions.write("hold", wait_here)
         try:
             assert await asyncio.to_thread(begun.wait, PATIENCE)
@@ -105,7 +105,7 @@ async def migrated(url: str) -> None:
 
 async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
     """Open another replica on a store's database; on SQLite it shares the open database object."""
-    if store.shared:
+    if store.is_shared:
         return await Store.open(url, instance="neighbour", lease_ms=LEASE_MS, clock=clock)
     other = Store(store.transactions.database, Replica("neighbour"), lease_ms=LEASE_MS, clock=clock)
     other.transactions.slot = 1
@@ -115,7 +115,7 @@ async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
 
 async def left(neighbour: Store) -> None:
     """Close a neighbour; leave a shared database open."""
-    if not neighbour.shared:
+    if not neighbour.is_shared:
         await neighbour.transactions.group_commit.close()
     else:
         await neighbour.close()

@@ -56,7 +56,7 @@ class Claimer:
             self._queues.to_claim.clear()
             due_in = self._queues.claim_due()
             if self._queues.to_claim_for:
-                await until_done(self._claim, backoff=_FIRST_BACKOFF, refused=_warn)
+                await until_done(self._claim, backoff=_FIRST_BACKOFF, on_error=_warn)
             else:
                 await wait_for_event(self._queues.to_claim, due_in)
 

@@ -82,11 +82,11 @@ class ShardOwner:
             self.look_soon()
             return True
         self._leaving = self._chosen(held)
-        self._dispatcher.set_owned_shards(held.owned - self._leaving)
+        self._dispatcher.set_owned_shards(held.shards - self._leaving)
         quiet = [shard for shard in self._leaving if not self._dispatcher.owned_shards.under_way(shard)]
         if quiet:
             await self._sharing.free(quiet)
-        return len(held.owned) > len(quiet)
+        return len(held.shards) > len(quiet)
 
     def _chosen(self, held: ShardOwnership) -> frozenset[int]:
         """Choose the shards to release: those already being released, then those with the fewest attempts under way."""
@@ -94,7 +94,7 @@ class ShardOwner:
         def reluctance(shard: int) -> tuple[bool, int, int]:
             return shard not in self._leaving, self._dispatcher.owned_shards.under_way(shard), shard
 
-        return frozenset(sorted(held.owned, key=reluctance)[: held.surplus])
+        return frozenset(sorted(held.shards, key=reluctance)[: held.surplus])
 
     async def _try_to_look(self) -> bool:
         self._wake.clear()

@@ -96,13 +96,13 @@ class Housekeeping:
             # shows it.
             missing -= await uids_of(self.kube, "WebhookEndpoint", ())
             plan = plan_orphans(missing, since, now_ms=now, grace_ms=self.orphan_grace_ms)
-        await self.store.orphans.record(new=plan.new, ended=plan.ended, now_ms=now)
+        await self.store.orphans.record(new=plan.new, former=plan.ended, now_ms=now)
         for uid in plan.new - plan.expired:
             log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
         for uid in plan.expired:
             count = await self.store.discard(uid, DELETED_REASON)
             log.warning("endpoint deleted, discarded its pending deliveries", endpoint=uid, deliveries=count)
-        await self.store.orphans.record(new=(), ended=plan.expired, now_ms=now)
+        await self.store.orphans.record(new=(), former=plan.expired, now_ms=now)
         metrics.ORPHANS.set(
             sum([await self.store.read(read.pending_of, uids) for uids in gauges.groups(missing - plan.expired)])
         )

@@ -193,7 +193,7 @@ class Applier:
     async def _discard_in_time(self, uid: str, reason: str, *, deleted: bool = True) -> None:
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
-                await self.store.discard(uid, reason, deleted=deleted)
+                await self.store.discard(uid, reason, is_deleted=deleted)
         except TimeoutError as error:
             # A tenant decides how many deliveries these are, and they must not occupy a worker.
             seconds = f"{_DISCARD_SECONDS:.0f} seconds"

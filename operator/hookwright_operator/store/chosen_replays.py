@@ -35,30 +35,32 @@ class ChosenReplays:
 
     transactions: Transactions
 
-    async def count(self, wanted: Wanted) -> tuple[int, bool]:
+    async def count(self, selection: Wanted) -> tuple[int, bool]:
         """Return how many deliveries a replay would send now, and whether these are all.
 
         The count ends at `MOST_COUNTED` deliveries, or when the read has examined too many rows.
         """
-        found = await self.transactions.read("count_replay", partial(_found, wanted=wanted), of_log=True)
-        return len(found.ids), found.reached is None
+        matches = await self.transactions.read("count_replay", partial(_found, selection=selection), of_log=True)
+        return len(matches.ids), matches.position is None
 
-    async def begin(self, replay_id: str, wanted: Wanted) -> Replay:
+    async def begin(self, replay_id: str, selection: Wanted) -> Replay:
         """Begin a replay, which `advance` then runs; return it, or the replay that already runs for the endpoint."""
-        total, exact = await self.count(wanted)
-        begun = Replay(
+        total, exact = await self.count(selection)
+        new_replay = Replay(
             replay_id,
-            wanted.endpoint_uid,
+            selection.endpoint_uid,
             ReplayState.RUNNING,
-            wanted.choice,
-            wanted.since_ms,
-            wanted.until_ms,
+            selection.choice,
+            selection.since_ms,
+            selection.until_ms,
             total,
             done=0,
             begun_ms=self.transactions.clock(),
             total_is_exact=exact,
         )
-        insert = partial(replay.insert_replay, begun=begun, reached_id=replay.position(wanted.choice, wanted.since_ms))
+        insert = partial(
+            replay.insert_replay, replay=new_replay, reached_id=replay.position(selection.choice, selection.since_ms)
+        )
         return await self.transactions.write("begin_replay", insert)
 
     async def advance(self, replay_id: str, *, limit: int, project: tuple[str, str] = ("", "")) -> int | None:
@@ -89,18 +91,18 @@ class ChosenReplays:
         await self.transactions.write("cancel_replay", end)
 
     async def of_endpoint(self, endpoint_uid: str) -> list[Replay]:
-        """Return the latest replays of an endpoint, the newest first; at most `replay.KEPT`."""
+        """Return the latest replays of an endpoint, the newest first; at most `replay.KEPT_REPLAYS`."""
         return await self.transactions.read("replays", partial(replay.latest, endpoint_uid=endpoint_uid), of_log=True)
 
 
-def _found(connection: Connection, wanted: Wanted) -> Found:
+def _found(connection: Connection, selection: Wanted) -> Found:
     return replay.find(
         connection,
-        wanted.choice,
-        wanted.endpoint_uid,
-        wanted.project,
-        after=replay.position(wanted.choice, wanted.since_ms),
-        until_ms=wanted.until_ms,
+        selection.choice,
+        selection.endpoint_uid,
+        selection.project,
+        after=replay.position(selection.choice, selection.since_ms),
+        until_ms=selection.until_ms,
         limit=MOST_COUNTED,
         rows_at_most=ROWS,
     )

@@ -34,12 +34,12 @@ async def open_database(url: str, *, admit: Admit | None = None) -> Database:
     if scheme in _POSTGRESQL:
         return await _open_postgres(f"postgresql://{rest}", admit)
     try:
-        parsed = make_url(url)
+        parts = make_url(url)
     except (ArgumentError, ValueError):
         raise StoreError(f"the database URL cannot be read; expected {_EXPECTED}") from None
-    if parsed.drivername != "sqlite":
-        raise StoreError(f"no store for a {parsed.drivername} database; expected {_EXPECTED}")
-    path, busy_timeout = file_of(parsed)
+    if parts.drivername != "sqlite":
+        raise StoreError(f"no store for a {parts.drivername} database; expected {_EXPECTED}")
+    path, busy_timeout = file_of(parts)
     return await _open_sqlite(path, busy_timeout, admit)
 
 

@@ -41,14 +41,14 @@ _MOMENT: Final = 0.001
 _TRIES: Final = 3
 
 # Deadlock and serialization failure. A server that became read-only after a failover is replaced by another one.
-_BROKEN_OFF: Final = ("40001", "40P01")
+_ABORTS: Final = ("40001", "40P01")
 _READ_ONLY: Final = "25006"
 
 
 class Database(Protocol):
     """An open database whose schema is up to date."""
 
-    shared: bool
+    is_shared: bool
     """Whether other replicas may use the database."""
     notifications: Notifications
     """Notices to the other replicas."""
@@ -75,7 +75,7 @@ class Database(Protocol):
 class SqliteDatabase:
     """A SQLite file that this process has locked; all statements of a read see one state of the database."""
 
-    shared = False
+    is_shared = False
 
     def __init__(self, path: Path, lock: int, *, busy_timeout: float) -> None:
         self._lock = lock
@@ -152,7 +152,7 @@ def _begun(executor: Executor, work: Callable[[], T]) -> Future[T]:
 class PostgresDatabase:
     """A PostgreSQL database that several replicas share, or another database that speaks its protocol and dialect."""
 
-    shared = True
+    is_shared = True
 
     def __init__(self, url: str) -> None:
         self._writer = postgres_engine(url, connections=1)
@@ -179,14 +179,14 @@ class PostgresDatabase:
 
 
 async def _persist(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
-    left = _TRIES
+    tries = _TRIES
     while True:
-        left -= 1
+        tries -= 1
         try:
             async with engine.connect() as connection:
                 return await _transact(connection, work)
         except (SQLAlchemyError, OSError) as error:
-            if not left or not _may_pass(error):
+            if not tries or not _may_pass(error):
                 # From None: PostgreSQL's error details may contain values of the rows.
                 raise translated(error) from None
 
@@ -201,7 +201,7 @@ async def _transact(connection: AsyncConnection, work: Callable[[Connection], T]
     try:
         await connection.commit()
     except (SQLAlchemyError, OSError) as error:
-        if sqlstate(error) in _BROKEN_OFF:
+        if sqlstate(error) in _ABORTS:
             raise
         await connection.invalidate()
         raise OutcomeUnknown(f"the connection was lost during a commit: {cause(error)}", result) from None
@@ -213,4 +213,4 @@ def _may_pass(error: Exception) -> bool:
     if not isinstance(error, DBAPIError):
         return False
     stale = "InvalidCachedStatement" in type(error.orig).__name__
-    return error.connection_invalidated or stale or sqlstate(error) in (*_BROKEN_OFF, _READ_ONLY)
+    return error.connection_invalidated or stale or sqlstate(error) in (*_ABORTS, _READ_ONLY)

@@ -7,14 +7,14 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 from hookwright_runtime.errors import StoreError, StoreUnavailable
 
 # These errors mean that the request is wrong. All others mean that the database cannot run it now.
-_REFUSED = (
+_REFUSALS = (
     *(IntegrityError, DataError, ProgrammingError, NotSupportedError),
     *(sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.NotSupportedError),
 )
 
 # The same by class of SQLSTATE: unsupported, wrong data, integrity, wrong statement, a value that is too large for an
 # index (PostgreSQL manual, appendix A).
-_REFUSED_CLASSES = ("0A", "22", "23", "42", "54")
+_REFUSAL_CLASSES = ("0A", "22", "23", "42", "54")
 
 
 class OutcomeUnknown(StoreUnavailable):
@@ -38,7 +38,7 @@ def translated(error: Exception) -> Exception:
         return OutcomeUnknown(str(error), error.result)
     if isinstance(error, StoreError):
         return type(error)(*error.args)
-    if isinstance(error, _REFUSED) or sqlstate(error).startswith(_REFUSED_CLASSES):
+    if isinstance(error, _REFUSALS) or sqlstate(error).startswith(_REFUSAL_CLASSES):
         return StoreError(f"the store refused a transaction: {cause(error)}")
     if isinstance(error, SQLAlchemyError | sqlite3.Error | OSError):
         return StoreUnavailable(f"the store cannot be used right now: {cause(error)}")

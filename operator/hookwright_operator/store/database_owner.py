@@ -18,7 +18,7 @@ from hookwright_operator.store.schema import database_owner, instances
 from hookwright_operator.store.sql.dialect import dialect_of, insert
 from hookwright_runtime.errors import StoreError
 
-_ONE: Final = 1
+_ROW_ID: Final = 1
 """Id of the only row of ``database_owner``."""
 
 
@@ -35,15 +35,15 @@ class Installation:
     namespace: str
 
     @classmethod
-    def parse(cls, written: str) -> Self:
+    def parse(cls, text: str) -> Self:
         """Parse ``<uid of kube-system>/<namespace>``.
 
         Raises:
             ValueError: the text has another form.
         """
-        cluster_uid, separator, namespace = written.partition("/")
+        cluster_uid, separator, namespace = text.partition("/")
         if not (cluster_uid and separator and namespace) or "/" in namespace:
-            raise ValueError(f"{written!r} is not an installation; expected <uid of namespace kube-system>/<namespace>")
+            raise ValueError(f"{text!r} is not an installation; expected <uid of namespace kube-system>/<namespace>")
         return cls(cluster_uid, namespace)
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ async def hand_over(url: str, previous: Installation, following: Installation, *
             return
         if owner != previous:
             raise StoreError(f"the database belongs to {owner} and not to {previous}; nothing was changed")
-        if dialect_of(connection).shared:
+        if dialect_of(connection).is_shared:
             _check_unused(connection, now=clock())
 
     await _own(url, following, check, clock=clock)
@@ -122,7 +122,7 @@ async def _own(
 
     def enter(connection: Connection) -> None:
         row = {"cluster_uid": installation.cluster_uid, "namespace": installation.namespace, "since_ms": clock()}
-        connection.execute(insert(database_owner).values(id=_ONE, **row).on_conflict_do_nothing())
+        connection.execute(insert(database_owner).values(id=_ROW_ID, **row).on_conflict_do_nothing())
         owner = _owner(connection)
         assert owner is not None
         check(connection, owner)
@@ -139,8 +139,8 @@ async def _own(
 
 
 def _owner(connection: Connection) -> Installation | None:
-    found = connection.execute(select(database_owner.c.cluster_uid, database_owner.c.namespace)).one_or_none()
-    return None if found is None else Installation(found.cluster_uid, found.namespace)
+    row = connection.execute(select(database_owner.c.cluster_uid, database_owner.c.namespace)).one_or_none()
+    return None if row is None else Installation(row.cluster_uid, row.namespace)
 
 
 def _check_unused(connection: Connection, *, now: int) -> None:

@@ -164,10 +164,10 @@ class GroupCommit:
 
     async def _gathered(self) -> Sequence[_Call]:
         """Wait for calls of the same moment, which arrive some loop iterations apart; a single call does not wait."""
-        waited = 0
-        while waited < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
+        iterations = 0
+        while iterations < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
             await asyncio.sleep(0)
-            waited += 1
+            iterations += 1
         if self._weight <= MAX_WEIGHT:
             calls, self._waiting, self._weight = self._waiting, [], 0
         else:
@@ -177,17 +177,17 @@ class GroupCommit:
 
     def _fail(self, group: "_Group", error: Exception) -> None:
         if isinstance(error, OutcomeUnknown):
-            self._leave_open(group.asked, error)
+            self._leave_open(group.operations, error)
         elif len(group.calls) == 1 or isinstance(translated(error), StoreUnavailable):
             for call in group.calls:
                 _refuse(call, error)
         else:
             self._again.extend(group.calls)
 
-    def _answer(self, group: "_Group", done: Sequence[tuple[Sequence[Any], float]]) -> None:
-        rest = perf_counter() - group.begun
-        for (operation, asked), (answers, seconds) in zip(group.asked.items(), done, strict=True):
-            for call, answer in zip(asked, answers, strict=True):
+    def _answer(self, group: "_Group", results: Sequence[tuple[Sequence[Any], float]]) -> None:
+        rest = perf_counter() - group.start
+        for (operation, calls), (answers, seconds) in zip(group.operations.items(), results, strict=True):
+            for call, answer in zip(calls, answers, strict=True):
                 if not call.answer.done():
                     call.answer.set_result(answer)
                 elif call.on_abandoned is not None:
@@ -199,19 +199,19 @@ class GroupCommit:
     @staticmethod
     def _leave_open(group: Mapping[Operation[Any, Any], Sequence[_Call]], error: OutcomeUnknown) -> None:
         """Pass each caller the result that it would have got, because the caller may have to undo it."""
-        done: Any = error.result
-        for asked, (answers, _) in zip(group.values(), done, strict=True):
-            for call, answer in zip(asked, answers, strict=True):
+        results: Any = error.result
+        for calls, (answers, _) in zip(group.values(), results, strict=True):
+            for call, answer in zip(calls, answers, strict=True):
                 if call.on_abandoned is not None:
                     call.on_abandoned(answer, outcome_unknown=True)
                 _refuse(call, OutcomeUnknown(str(error), answer))
 
     def _ended(self, _: "asyncio.Task[None]") -> None:
         """Refuse all remaining calls, because the writer task has ended."""
-        left = [*self._under_way, *self._again, *self._waiting]
+        remaining = [*self._under_way, *self._again, *self._waiting]
         self._again.clear()
         self._waiting.clear()
-        for call in left:
+        for call in remaining:
             _refuse(call, StoreUnavailable(self._obituary()))
 
     def _obituary(self) -> str:
@@ -224,22 +224,22 @@ class GroupCommit:
 class _Group:
     """Calls that share a transaction, by operation, in the order in which the operations were first requested."""
 
-    __slots__ = ("asked", "begun", "calls")
+    __slots__ = ("calls", "operations", "start")
 
     def __init__(self, calls: Sequence[_Call]) -> None:
-        self.begun = perf_counter()
+        self.start = perf_counter()
         self.calls = calls
-        self.asked: dict[Operation[Any, Any], list[_Call]] = {}
+        self.operations: dict[Operation[Any, Any], list[_Call]] = {}
         for call in calls:
-            self.asked.setdefault(call.operation, []).append(call)
+            self.operations.setdefault(call.operation, []).append(call)
 
     def __call__(self, connection: Connection) -> list[tuple[Sequence[Any], float]]:
-        done = []
-        for operation, asked in self.asked.items():
-            started = perf_counter()
-            answers = operation.run(connection, [call.payload for call in asked])
-            done.append((answers, perf_counter() - started))
-        return done
+        results = []
+        for operation, calls in self.operations.items():
+            start = perf_counter()
+            answers = operation.run(connection, [call.payload for call in calls])
+            results.append((answers, perf_counter() - start))
+        return results
 
 
 def counted(refusal: Exception) -> Exception:

@@ -15,7 +15,7 @@ from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows
 from hookwright_operator.store.transactions import Transactions
 
-REMEMBERED: Final = 10_000
+MOST_DIGESTS: Final = 10_000
 """Digests that are kept for one namespace. Beyond this number, the oldest digests without an ApiKey are removed."""
 
 _FORGET_WEIGHT: Final = 256
@@ -32,8 +32,8 @@ _OLDEST = (
     .where(key_digests.c.namespace == _namespace)
     .order_by(key_digests.c.seen_ms, key_digests.c.digest)
 )
-_doomed = rows(digest=Text)
-_FORGET = delete(key_digests).where(key_digests.c.digest.in_(select(_doomed.c.digest)))
+_digests = rows(digest=Text)
+_FORGET = delete(key_digests).where(key_digests.c.digest.in_(select(_digests.c.digest)))
 
 
 class Owner(NamedTuple):
@@ -51,16 +51,16 @@ def _owner_of(connection: Connection, digest: str) -> Owner | None:
 def _claim(connection: Connection, digest: str, owner: Owner, *, now: int) -> tuple[Owner, int]:
     """Record the owner of a digest unless it has one; return its owner, and how many digests the namespace has."""
     connection.execute(_CLAIM, {"digest": digest, "namespace": owner.namespace, "name": owner.name, "seen_ms": now})
-    known = _owner_of(connection, digest)
-    assert known is not None, "the row was inserted or existed"
-    return known, connection.scalar(_COUNT, {"namespace": owner.namespace}) or 0
+    digest_owner = _owner_of(connection, digest)
+    assert digest_owner is not None, "the row was inserted or existed"
+    return digest_owner, connection.scalar(_COUNT, {"namespace": owner.namespace}) or 0
 
 
 def _forget(connection: Connection, namespace: str, living: Collection[str]) -> None:
     """Remove the oldest digests of a namespace beyond its limit, so that a tenant can remove only its own digests."""
     oldest = connection.scalars(_OLDEST, {"namespace": namespace}).all()
-    doomed = [(digest,) for digest in oldest if digest not in living][: max(0, len(oldest) - REMEMBERED)]
-    connection.execute(_FORGET, {"rows": packed(doomed)})
+    excess = [(digest,) for digest in oldest if digest not in living][: max(0, len(oldest) - MOST_DIGESTS)]
+    connection.execute(_FORGET, {"rows": packed(excess)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,17 @@ class KeyDigests:
             owner: the ApiKey that declares it.
             living: returns the digests of the namespace's existing ApiKeys, on the event loop.
         """
-        known, remembered = await self.transactions.write(
+        digest_owner, number = await self.transactions.write(
             "key_digests",
             lambda connection: _claim(connection, digest, owner, now=self.transactions.clock()),
             tenant=owner.namespace,
         )
-        if remembered > REMEMBERED:
-            kept = living()
+        if number > MOST_DIGESTS:
+            digests = living()
             await self.transactions.write(
                 "key_digests",
-                lambda connection: _forget(connection, owner.namespace, kept),
+                lambda connection: _forget(connection, owner.namespace, digests),
                 weight=_FORGET_WEIGHT,
                 tenant=owner.namespace,
             )
-        return known
+        return digest_owner

@@ -36,17 +36,17 @@ class LostClaims:
         self._closed = False
 
     async def unless_lost(
-        self, ask: Callable[..., "asyncio.Future[T]"], held: Callable[[T], list[tuple[str, str]]]
+        self, ask: Callable[..., "asyncio.Future[T]"], claims_of: Callable[[T], list[tuple[str, str]]]
     ) -> T:
         """Submit a claim; release the claimed deliveries if the caller was cancelled or the result was lost.
 
         Args:
             ask: `GroupCommit.submit` with all arguments except ``on_abandoned``.
-            held: returns the deliveries that a result claims, with their endpoints: ids with uids.
+            claims_of: returns the deliveries that a result claims, with their endpoints: ids with uids.
         """
 
-        def lost(claimed: T, *, outcome_unknown: bool) -> None:
-            self._give_back(held(claimed), outcome_unknown=outcome_unknown)
+        def lost(result: T, *, outcome_unknown: bool) -> None:
+            self._give_back(claims_of(result), outcome_unknown=outcome_unknown)
 
         answer = ask(on_abandoned=lost)
         try:
@@ -66,11 +66,11 @@ class LostClaims:
             StoreError: the release failed.
         """
         again: list[asyncio.Task[frozenset[str]]] = []
-        freed: set[str] = set()
+        released_uids: set[str] = set()
 
         def lost(uids: frozenset[str], *, outcome_unknown: bool) -> None:
             if outcome_unknown and not self._closed:
-                freed.update(uids)
+                released_uids.update(uids)
                 again.append(self._begin(until_done(ask, backoff=_FIRST_BACKOFF), outcome_unknown=True))
 
         try:
@@ -78,7 +78,7 @@ class LostClaims:
         except OutcomeUnknown:
             if not again:
                 raise
-            return await asyncio.shield(again[0]) | freed
+            return await asyncio.shield(again[0]) | released_uids
 
     async def claim(self, ask: Callable[..., "asyncio.Future[list[Claimed] | None]"]) -> list[Claimed]:
         """Submit a claim when no release has an unknown outcome; release deliveries that no caller gets.
@@ -90,9 +90,11 @@ class LostClaims:
         while True:
             if self._outcome_unknown:
                 await asyncio.wait(tuple(self._outcome_unknown))
-            claimed = await self.unless_lost(ask, lambda got: [(one.id, one.endpoint_uid) for one in got or ()])
-            if claimed is not None:
-                return claimed
+            deliveries = await self.unless_lost(
+                ask, lambda deliveries: [(delivery.id, delivery.endpoint_uid) for delivery in deliveries or ()]
+            )
+            if deliveries is not None:
+                return deliveries
 
     @property
     def doubt(self) -> bool:
@@ -105,13 +107,13 @@ class LostClaims:
         for task in self._tasks:
             task.cancel()
 
-    def _give_back(self, lost: Sequence[tuple[str, str]], *, outcome_unknown: bool) -> None:
-        if lost and not self._closed:
-            self._begin(self._release_until_done(lost), outcome_unknown=outcome_unknown)
+    def _give_back(self, claims: Sequence[tuple[str, str]], *, outcome_unknown: bool) -> None:
+        if claims and not self._closed:
+            self._begin(self._release_until_done(claims), outcome_unknown=outcome_unknown)
 
-    async def _release_until_done(self, lost: Sequence[tuple[str, str]]) -> None:
-        await until_done(lambda: self._release([delivery_id for delivery_id, _ in lost]), backoff=_FIRST_BACKOFF)
-        for uid in {uid for _, uid in lost}:
+    async def _release_until_done(self, claims: Sequence[tuple[str, str]]) -> None:
+        await until_done(lambda: self._release([delivery_id for delivery_id, _ in claims]), backoff=_FIRST_BACKOFF)
+        for uid in {uid for _, uid in claims}:
             self.on_notify(uid)
 
     def _begin(self, work: Coroutine[Any, Any, T], *, outcome_unknown: bool) -> "asyncio.Task[T]":

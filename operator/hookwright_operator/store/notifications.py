@@ -121,13 +121,13 @@ class Notifications:
 
 def payloads(texts: Iterable[str]) -> Iterator[str]:
     """Join texts, as many as fit into one notification."""
-    gathered: list[str] = []
+    lines: list[str] = []
     size = 0
     for text in texts:
         size += len(text.encode()) + 1
-        if gathered and size > _PAYLOAD_BYTES:
-            yield "\n".join(gathered)
-            gathered, size = [], len(text.encode()) + 1
-        gathered.append(text)
-    if gathered:
-        yield "\n".join(gathered)
+        if lines and size > _PAYLOAD_BYTES:
+            yield "\n".join(lines)
+            lines, size = [], len(text.encode()) + 1
+        lines.append(text)
+    if lines:
+        yield "\n".join(lines)

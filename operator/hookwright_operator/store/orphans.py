@@ -28,28 +28,28 @@ class OrphanPlan:
 
     Attributes:
         new: endpoints that became orphans.
-        ended: endpoints that exist again, or whose deliveries have ended.
+        former: endpoints that exist again, or whose deliveries have ended.
         expired: orphans whose grace time is over.
     """
 
     new: frozenset[str]
-    ended: frozenset[str]
+    former: frozenset[str]
     expired: frozenset[str]
 
 
-def plan_orphans(found: Collection[str], since: Mapping[str, int], *, now_ms: int, grace_ms: int) -> OrphanPlan:
+def plan_orphans(uids: Collection[str], since: Mapping[str, int], *, now_ms: int, grace_ms: int) -> OrphanPlan:
     """Compare the orphans that were found with those that are recorded.
 
     Args:
-        found: uids of endpoints that have pending deliveries and are not in the cluster.
+        uids: uids of endpoints that have pending deliveries and are not in the cluster.
         since: by uid, since when each recorded endpoint is an orphan.
         now_ms: the current time.
         grace_ms: time that passes before an orphan's deliveries are discarded.
     """
     return OrphanPlan(
-        new=frozenset(uid for uid in found if uid not in since),
-        ended=frozenset(uid for uid in since if uid not in found),
-        expired=frozenset(uid for uid in found if now_ms - since.get(uid, now_ms) >= grace_ms),
+        new=frozenset(uid for uid in uids if uid not in since),
+        former=frozenset(uid for uid in since if uid not in uids),
+        expired=frozenset(uid for uid in uids if now_ms - since.get(uid, now_ms) >= grace_ms),
     )
 
 
@@ -66,14 +66,14 @@ class Orphans:
             "orphans", lambda connection: {row[0]: row[1] for row in connection.execute(query)}
         )
 
-    async def record(self, *, new: Collection[str], ended: Collection[str], now_ms: int) -> None:
+    async def record(self, *, new: Collection[str], former: Collection[str], now_ms: int) -> None:
         """Add new orphans, and remove endpoints that are not orphans any more."""
-        if new or ended:
-            await self.transactions.write("orphans", lambda connection: _record(connection, new, ended, now_ms))
+        if new or former:
+            await self.transactions.write("orphans", lambda connection: _record(connection, new, former, now_ms))
 
 
-def _record(connection: Connection, new: Collection[str], ended: Collection[str], now_ms: int) -> None:
+def _record(connection: Connection, new: Collection[str], former: Collection[str], now_ms: int) -> None:
     for uid in new:
         connection.execute(_ADD, {"endpoint": uid, "now": now_ms})
-    if ended:
-        connection.execute(_DROP, {"rows": packed_column(ended)})
+    if former:
+        connection.execute(_DROP, {"rows": packed_column(former)})

@@ -88,7 +88,7 @@ async def migrate(url: str, admit: Admit | None) -> None:
 def not_opened(url: str, error: Exception) -> StoreError:
     """Return the error for a database that could not be opened; it contains no password."""
     parts = urlsplit(url)
-    where = parts.netloc.rpartition("@")[2] + parts.path
+    location = parts.netloc.rpartition("@")[2] + parts.path
     unreadable = isinstance(error, ValueError) and not isinstance(error, asyncpg.InterfaceError)
     if unreadable or parts.netloc.count("@") != url.count("@"):
         # The text after "@" may be part of a password, so the message must not contain it.
@@ -98,4 +98,4 @@ def not_opened(url: str, error: Exception) -> StoreError:
         )
     translation = translated(error)
     kind = type(translation) if isinstance(translation, StoreError) else StoreError
-    return kind(f"cannot open the database at {where}: {cause(error)}")
+    return kind(f"cannot open the database at {location}: {cause(error)}")

@@ -25,16 +25,16 @@ class PullLeases:
         self._take = Operation("take", self._take_all)
         self._returns: set[asyncio.Task[None]] = set()
 
-    async def take(self, wanted: Take, *, tenant: str) -> Taken:
+    async def take(self, request: Take, *, tenant: str) -> Taken:
         """Lease messages that are due. If the caller is cancelled meanwhile, their leases end without an attempt.
 
         Args:
-            wanted: the request.
+            request: the request.
             tenant: the namespace of the endpoint.
         """
         give_back = partial(self._abandoned, tenant=tenant)
         answer = self._transactions.group_commit.submit(
-            self._take, wanted, weight=wanted.limit, tenant=tenant, on_abandoned=give_back
+            self._take, request, weight=request.limit, tenant=tenant, on_abandoned=give_back
         )
         try:
             return await answer
@@ -43,9 +43,9 @@ class PullLeases:
                 give_back(answer.result(), outcome_unknown=False)
             raise
 
-    def give_back(self, taken: Taken, *, tenant: str) -> asyncio.Task[None]:
+    def give_back(self, take: Taken, *, tenant: str) -> asyncio.Task[None]:
         """Begin to end the leases of messages that no consumer gets; if this fails, they end at their time."""
-        task = asyncio.get_running_loop().create_task(self._return(taken, tenant))
+        task = asyncio.get_running_loop().create_task(self._return(take, tenant))
         self._returns.add(task)
         task.add_done_callback(self._returns.discard)
         return task
@@ -83,9 +83,9 @@ class PullLeases:
         if first is None or first > self._transactions.clock():
             return pull.EndedLeases(0, [])
         step = partial(pull.end_leases, next_attempt=next_attempt, slot=self._transactions.slot)
-        ended: pull.EndedLeases = await self._write("end_leases", step, weight=512, tenant="(leases)")
-        self._note(ended.settlements)
-        return ended
+        leases: pull.EndedLeases = await self._write("end_leases", step, weight=512, tenant="(leases)")
+        self._note(leases.settlements)
+        return leases
 
     def close(self) -> None:
         """Stop giving messages back; their leases end by themselves."""
@@ -97,17 +97,19 @@ class PullLeases:
 
     def _note(self, settlements: Sequence[Settlement]) -> None:
         self._statistics.count(settlements, frozenset())
-        self._transactions.notifications.send({one.endpoint_uid for one in settlements if one.state is State.PENDING})
+        self._transactions.notifications.send(
+            {settlement.endpoint_uid for settlement in settlements if settlement.state is State.PENDING}
+        )
 
-    def _abandoned(self, taken: Taken, *, tenant: str, outcome_unknown: bool) -> None:
+    def _abandoned(self, take: Taken, *, tenant: str, outcome_unknown: bool) -> None:
         del outcome_unknown
-        if taken.messages:
-            self.give_back(taken, tenant=tenant)
+        if take.messages:
+            self.give_back(take, tenant=tenant)
 
-    async def _return(self, taken: Taken, tenant: str) -> None:
+    async def _return(self, take: Taken, tenant: str) -> None:
         with suppress(StoreError):
-            give_back = partial(pull.give_back, taken=taken)
-            await self._write("return", give_back, weight=len(taken.messages), tenant=tenant)
+            give_back = partial(pull.give_back, take=take)
+            await self._write("return", give_back, weight=len(take.messages), tenant=tenant)
 
     def _write(self, name: str, step: Any, *, weight: int, tenant: str) -> "asyncio.Future[Any]":
         clock = self._transactions.clock

@@ -18,20 +18,20 @@ _LONGEST_BACKOFF: Final = 5.0
 
 
 async def until_done(
-    ask: Callable[[], Awaitable[T]], *, backoff: float, refused: Callable[[StoreError], None] = lambda _: None
+    ask: Callable[[], Awaitable[T]], *, backoff: float, on_error: Callable[[StoreError], None] = lambda _: None
 ) -> T:
     """Call until it succeeds, and return the result.
 
     Args:
         ask: called again after each StoreError.
         backoff: seconds before the second call; the time doubles with each further call, up to 5 s.
-        refused: receives each StoreError.
+        on_error: receives each StoreError.
     """
     while True:
         try:
             return await ask()
         except StoreError as error:
-            refused(error)
+            on_error(error)
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, _LONGEST_BACKOFF)
 
@@ -44,4 +44,4 @@ async def persist(write: Callable[[], Awaitable[None]], waits: str, **ids: str) 
         waits: text of the log line for each failure.
         ids: fields of the log line.
     """
-    await until_done(write, backoff=_FIRST_BACKOFF, refused=lambda error: log.warning(waits, **ids, error=str(error)))
+    await until_done(write, backoff=_FIRST_BACKOFF, on_error=lambda error: log.warning(waits, **ids, error=str(error)))

@@ -25,7 +25,7 @@ SHARDS: Final = 128
 CLOCKS_DIFFER_MS: Final = 1000
 """An owner counts as dead this long after its claim lease expired: clocks of two machines may differ by that."""
 
-CHANGED: Final = "shards"
+NOTICE: Final = "shards"
 """The text of a notification when shards are free, or when members joined or left; it replaces an endpoint's uid."""
 
 # The key of the lock under which shards are taken, by one replica at a time.
@@ -49,11 +49,11 @@ class ShardOwnership:
     """The shards of endpoints that a replica owns.
 
     Attributes:
-        owned: its shards; no other replica takes them before its claim lease expires.
+        shards: its shards; no other replica takes them before its claim lease expires.
         surplus: how many of them it should release for other replicas.
     """
 
-    owned: frozenset[int]
+    shards: frozenset[int]
     surplus: int
 
 
@@ -66,8 +66,8 @@ def share_of(member: str, members: Collection[str]) -> int:
     """Return a member's number of shards; the members' numbers differ by one at most, and their sum is `SHARDS`."""
     if member not in members:
         return 0
-    each, left = divmod(SHARDS, len(members))
-    return each + (sorted(members).index(member) < left)
+    share, remainder = divmod(SHARDS, len(members))
+    return share + (sorted(members).index(member) < remainder)
 
 
 def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> tuple[ShardOwnership, list[int]]:
@@ -80,10 +80,10 @@ def missing(me: str, living: Mapping[str, bool], owners: Mapping[int, str]) -> t
     """
     if me not in living:
         return ShardOwnership(frozenset(), 0), []
-    owned = frozenset([shard for shard, owner in owners.items() if owner == me])
+    numbers = frozenset([shard for shard, owner in owners.items() if owner == me])
     share = share_of(me, [instance for instance, delivers in living.items() if delivers])
     free = [shard for shard in range(SHARDS) if owners.get(shard) not in living]
-    return ShardOwnership(owned, max(0, len(owned) - share)), free[: max(0, share - len(owned))]
+    return ShardOwnership(numbers, max(0, len(numbers) - share)), free[: max(0, share - len(numbers))]
 
 
 @dataclass(slots=True)
@@ -100,8 +100,8 @@ class ShardSharing:
     async def balance(self) -> ShardOwnership:
         """Take free shards up to this replica's share, and return its shards afterwards."""
         # Most of the time there is nothing to take, and a read locks nothing.
-        held, lacked = await self.transactions.read("balance", self._look)
-        return await self.transactions.write("balance", self._take) if lacked else held
+        ownership, numbers = await self.transactions.read("balance", self._look)
+        return await self.transactions.write("balance", self._take) if numbers else ownership
 
     def _look(self, connection: Connection) -> tuple[ShardOwnership, list[int]]:
         now = self.transactions.clock() - CLOCKS_DIFFER_MS
@@ -111,18 +111,18 @@ class ShardSharing:
 
     def _take(self, connection: Connection) -> ShardOwnership:
         lock(connection, SHARING)
-        held, lacked = self._look(connection)
-        if lacked:
-            connection.execute(_TAKE, {"rows": packed_column(lacked), "me": self.member.id})
-        return ShardOwnership(held.owned.union(lacked), held.surplus)
+        ownership, numbers = self._look(connection)
+        if numbers:
+            connection.execute(_TAKE, {"rows": packed_column(numbers), "me": self.member.id})
+        return ShardOwnership(ownership.shards.union(numbers), ownership.surplus)
 
     async def free(self, numbers: Iterable[int]) -> None:
         """Release shards for other replicas; no delivery of their endpoints may be in flight here any more.
 
         Shards of other replicas do not change.
         """
-        freed = {"rows": packed_column(sorted(numbers)), "me": self.member.id}
-        await self.transactions.write("free", lambda connection: connection.execute(_FREE, freed).rowcount)
+        parameters = {"rows": packed_column(sorted(numbers)), "me": self.member.id}
+        await self.transactions.write("free", lambda connection: connection.execute(_FREE, parameters).rowcount)
         self.changed()
 
     async def withdraw(self) -> None:
@@ -134,4 +134,4 @@ class ShardSharing:
 
     def changed(self) -> None:
         """Notify the other replicas that they should take or release shards now."""
-        self.transactions.notifications.send([CHANGED])
+        self.transactions.notifications.send([NOTICE])

@@ -56,46 +56,46 @@ class Statistics:
         self._cells: dict[Cell, list[int]] = {}
         self._uncounted = 0
 
-    def count(self, settlements: Iterable[Settlement], unmoved: Collection[str]) -> None:
+    def count(self, settlements: Iterable[Settlement], unchanged_ids: Collection[str]) -> None:
         """Count settlements that are stored.
 
         Args:
             settlements: each has made an attempt.
-            unmoved: ids of the deliveries whose state did not change, because they were discarded or lost meanwhile.
+            unchanged_ids: the deliveries whose state did not change, because they were discarded or lost meanwhile.
         """
         cells, begin = self._cells, self._minute()
-        for one in settlements:
-            numbers = cells.get((one.endpoint_uid, begin))
+        for settlement in settlements:
+            numbers = cells.get((settlement.endpoint_uid, begin))
             if numbers is None:
                 if len(cells) >= MOST_CELLS:
                     self._uncounted += 1
                     continue
-                numbers = cells[one.endpoint_uid, begin] = [0] * _NUMBERS
+                numbers = cells[settlement.endpoint_uid, begin] = [0] * _NUMBERS
             numbers[_ATTEMPTS] += 1
-            if one.state is State.DELIVERED:
-                numbers[_LATENCIES + class_of(one.attempt.duration_ms)] += 1
-            if one.state is not State.PENDING and one.delivery_id not in unmoved:
-                numbers[_DELIVERED if one.state is State.DELIVERED else _FAILED] += 1
+            if settlement.state is State.DELIVERED:
+                numbers[_LATENCIES + class_of(settlement.attempt.duration_ms)] += 1
+            if settlement.state is not State.PENDING and settlement.delivery_id not in unchanged_ids:
+                numbers[_DELIVERED if settlement.state is State.DELIVERED else _FAILED] += 1
 
     async def run(self) -> None:
         """Write the counts repeatedly, until cancelled."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
-            await self.flush(everything=len(self._cells) <= FEW_CELLS)
+            await self.flush(includes_present=len(self._cells) <= FEW_CELLS)
 
-    async def flush(self, *, everything: bool = True) -> None:
+    async def flush(self, *, includes_present: bool = True) -> None:
         """Write the counts in memory. If a transaction fails, its counts stay in memory, unless it may have succeeded.
 
         Counts with an unknown outcome are dropped, because statistics must not count an attempt twice.
 
         Args:
-            everything: also write the counts of the present minute.
+            includes_present: also write the counts of the present minute.
         """
         if self._uncounted:
             log.warning("statistics incomplete, too many endpoints since the last write", uncounted=self._uncounted)
             self._uncounted = 0
         present = self._minute()
-        waiting = sorted(cell for cell in self._cells if everything or cell[1] < present)
+        waiting = sorted(cell for cell in self._cells if includes_present or cell[1] < present)
         for first in range(0, len(waiting), CELLS_AT_ONCE):
             cells = {cell: self._cells.pop(cell) for cell in waiting[first : first + CELLS_AT_ONCE]}
             rows = self._rows_of(cells)
@@ -118,8 +118,8 @@ class Statistics:
         last = self._transactions.clock() // 1000 // width
         begins = [bucket * width for bucket in range(last - window.buckets + 1, last + 1)]
         read = partial(bucket_counts.buckets, uid=uid, width_s=width, begins=begins)
-        known = {begin: numbers for begin, *numbers in await self._transactions.read("statistics", read, of_log=True)}
-        buckets = [known.get(begin, [0] * _NUMBERS) for begin in begins]
+        counts = {begin: numbers for begin, *numbers in await self._transactions.read("statistics", read, of_log=True)}
+        buckets = [counts.get(begin, [0] * _NUMBERS) for begin in begins]
         total = [sum(column) for column in zip(*buckets, strict=True)]
         return Series(window, _bucket(total), tuple(zip(begins, map(_bucket, buckets), strict=True)))
 
@@ -151,7 +151,7 @@ class Statistics:
 
 
 def _add(sums: list[int], numbers: Sequence[int]) -> None:
-    sums[:] = [one + other for one, other in zip(sums, numbers, strict=True)]
+    sums[:] = [total + number for total, number in zip(sums, numbers, strict=True)]
 
 
 def _bucket(numbers: Sequence[int]) -> Bucket:

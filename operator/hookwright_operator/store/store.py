@@ -30,7 +30,7 @@ from hookwright_operator.store.records import (
     State,
     Wants,
 )
-from hookwright_operator.store.shard_sharing import CHANGED, ShardSharing
+from hookwright_operator.store.shard_sharing import NOTICE, ShardSharing
 from hookwright_operator.store.sql import accept, claim, prune, read, recorded_tests, replay, settle
 from hookwright_operator.store.statistics import Statistics
 from hookwright_operator.store.transactions import Transactions
@@ -117,7 +117,7 @@ class Store:
         replica = Replica(f"{instance}/{secrets.token_hex(8)}", name, delivers)
         store = cls(await open_database(url), replica, lease_ms=lease_ms, clock=clock, observe=observe)
         try:
-            enter = partial(claim.register, member=replica, lease_ms=lease_ms, alone=not store.shared)
+            enter = partial(claim.register, member=replica, lease_ms=lease_ms, alone=not store.is_shared)
             store.transactions.slot = await store._now("register", enter)
         except BaseException:
             await store.close()
@@ -125,9 +125,9 @@ class Store:
         return store
 
     @property
-    def shared(self) -> bool:
+    def is_shared(self) -> bool:
         """Whether other replicas may use the database. Otherwise this replica delivers for every endpoint."""
-        return self.transactions.database.shared
+        return self.transactions.database.is_shared
 
     async def close(self) -> None:
         """Write the statistics, commit all calls made so far, then refuse new calls and close the database."""
@@ -149,13 +149,14 @@ class Store:
         """
         accept.check(events)
         weight, tenant = accept.weight_of(events), events[0].namespace if events else ""
-        accepted: Accepted = await self._releases.unless_lost(
+        deliveries = [delivery for event in events for delivery in event.deliveries]
+        acceptance: Accepted = await self._releases.unless_lost(
             partial(self.transactions.group_commit.submit, self._accept, events, weight=weight, tenant=tenant),
-            lambda _: [(one.id, one.endpoint_uid) for event in events for one in event.deliveries if one.claimed],
+            lambda _: [(delivery.id, delivery.endpoint_uid) for delivery in deliveries if delivery.claimed],
         )
-        if waiting := {one.endpoint_uid for event in events for one in event.deliveries if not one.claimed}:
+        if waiting := {delivery.endpoint_uid for delivery in deliveries if not delivery.claimed}:
             self.notifications.send(waiting)
-        return accepted
+        return acceptance
 
     async def record_test(self, event: NewEvent, attempt: Attempt, accepted_ms: int) -> None:
         """Write a test of an endpoint with its one attempt: it is in the log, and in no counter."""
@@ -186,10 +187,10 @@ class Store:
             again: an earlier call with them failed; this call skips deliveries that it settled in spite of that.
         """
         number = len(settlements)
-        unmoved = await self.transactions.group_commit.submit(
+        unchanged_ids = await self.transactions.group_commit.submit(
             self._settle, Settlements(settlements, again), weight=2 * number, parts=number
         )
-        self.statistics.count(settlements, unmoved)
+        self.statistics.count(settlements, unchanged_ids)
 
     async def release(self, delivery_ids: Sequence[str]) -> None:
         """Release claimed deliveries, so that every replica may claim them."""
@@ -203,7 +204,7 @@ class Store:
         )
         return await self._now("heartbeat", renew)
 
-    async def discard(self, endpoint_uid: str, reason: str, *, deleted: bool = True) -> int:
+    async def discard(self, endpoint_uid: str, reason: str, *, is_deleted: bool = True) -> int:
         """Discard all pending deliveries of an endpoint, claimed ones too, and return how many there were.
 
         A running replay of the endpoint ends. The counters of a deleted endpoint are removed with its last delivery.
@@ -214,15 +215,15 @@ class Store:
             prune.discard,
             endpoint_uid=endpoint_uid,
             reason=reason,
-            deleted=deleted,
+            is_deleted=is_deleted,
             limit=DISCARD_BATCH,
             slot=self.transactions.slot,
         )
         while True:
-            discarded = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
-            metrics.DELIVERIES.labels("discarded").inc(discarded)
-            total += discarded
-            if discarded < DISCARD_BATCH:
+            number = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
+            metrics.DELIVERIES.labels("discarded").inc(number)
+            total += number
+            if number < DISCARD_BATCH:
                 return total
 
     async def retry(self, delivery_id: str) -> State | None:
@@ -231,10 +232,10 @@ class Store:
         Return its previous state, or None if the id is unknown. A pending delivery becomes due now, and its retry
         schedule goes on. A discarded delivery does not change.
         """
-        found = await self._now("retry", partial(settle.retry, delivery_id=delivery_id, slot=self.transactions.slot))
-        if found is None:
+        result = await self._now("retry", partial(settle.retry, delivery_id=delivery_id, slot=self.transactions.slot))
+        if result is None:
             return None
-        state, endpoint_uid = found
+        state, endpoint_uid = result
         self.notifications.send([endpoint_uid])
         return state
 
@@ -257,11 +258,11 @@ class Store:
         Returns:
             How many rows were removed.
         """
-        ended = partial(prune.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
+        retention = partial(prune.prune, delivered_before_ms=delivered_before_ms, failed_before_ms=failed_before_ms)
         accepted_before_ms = self._clock() - accept.DEDUPE_WINDOW_MS
-        step = partial(ended, accepted_before_ms=accepted_before_ms, after=self._last_examined, limit=limit)
-        removed, self._last_examined = await self.transactions.write("prune", step, weight=4 * limit)
-        return removed
+        step = partial(retention, accepted_before_ms=accepted_before_ms, after=self._last_examined, limit=limit)
+        number, self._last_examined = await self.transactions.write("prune", step, weight=4 * limit)
+        return number
 
     async def ping(self) -> None:
         """Return if the store can begin a transaction that writes, raise StoreUnavailable otherwise."""
@@ -274,7 +275,7 @@ class Store:
         query of the store, and they are not guaranteed.
         """
         self._releases.on_notify = on_notify
-        self.notifications.listen(lambda word: shares() if word == CHANGED else on_notify(word))
+        self.notifications.listen(lambda word: shares() if word == NOTICE else on_notify(word))
 
     async def read(self, query: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a query of `store.sql`, beside transactions that write; metrics have its name."""

@@ -48,13 +48,13 @@ class Transactions:
         """Run a function that only reads; see `Database.read`."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
-        started = perf_counter()
+        start = perf_counter()
         try:
             return await self.database.read(work, of_log=of_log)
         except (SQLAlchemyError, OSError) as error:
             raise counted(translated(error)) from error
         finally:
-            self._observe(name, perf_counter() - started)
+            self._observe(name, perf_counter() - start)
 
     async def close(self) -> None:
         """Commit all calls made so far, then refuse new calls and close the database."""

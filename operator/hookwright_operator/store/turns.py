@@ -35,10 +35,10 @@ def split(waiting: Sequence[C], *, room: int) -> tuple[list[C], list[C]]:
     Returns:
         The chosen calls and the calls that still wait, both in the order of arrival; so are the calls of one tenant.
     """
-    asked: dict[str, int] = {}
+    totals: dict[str, int] = {}
     sums = []
     for call in waiting:
-        asked[call.tenant] = total = asked.get(call.tenant, 0) + call.weight
+        totals[call.tenant] = total = totals.get(call.tenant, 0) + call.weight
         sums.append(total)
     go = {place for place, call in enumerate(waiting) if not call.tenant} | {0}
     for place in sorted(set(range(len(waiting))) - go, key=sums.__getitem__):

@@ -293,7 +293,7 @@ async def test_acknowledged_leases_do_not_delay_the_end_of_others(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop pauses only if no lease has ended, and not after leases without a message."""
-    monkeypatch.setattr(pull, "ENDED", pull.ENDED.limit(2))
+    monkeypatch.setattr(pull, "ENDED_TAKES", pull.ENDED_TAKES.limit(2))
     await send(intake, *(b"%d" % number for number in range(5)))
     for _ in range(4):
         [message] = await taken(intake, lease="1s", limit=1)

@@ -221,13 +221,15 @@ async def test_an_endpoint_has_one_running_replay(store: Store, neighbour: Store
 async def test_an_endpoint_keeps_a_bounded_number_of_replays(store: Store, clock: Clock) -> None:
     """A new replay removes the oldest ones beyond the bound, and none of other endpoints."""
     await store.chosen_replays.begin("rec_000", failures_of("audit"))
-    for number in range(replay.KEPT + 5):
+    for number in range(replay.KEPT_REPLAYS + 5):
         await store.chosen_replays.begin(f"rec_{number + 1:03}", wanted(clock))
         await store.chosen_replays.cancel(f"rec_{number + 1:03}")
 
     kept = await store.chosen_replays.of_endpoint("orders")
 
-    assert [job.id for job in kept] == [f"rec_{replay.KEPT + 5 - back:03}" for back in range(replay.KEPT)]
+    assert [job.id for job in kept] == [
+        f"rec_{replay.KEPT_REPLAYS + 5 - back:03}" for back in range(replay.KEPT_REPLAYS)
+    ]
     assert await store.replay("rec_005") is None
     assert await store.replay("rec_000") is not None
 

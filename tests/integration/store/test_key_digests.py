@@ -40,7 +40,7 @@ async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The digests of a namespace are limited; other namespaces keep theirs, and existing ApiKeys keep their digests."""
-    monkeypatch.setattr(key_digests, "REMEMBERED", 5)
+    monkeypatch.setattr(key_digests, "MOST_DIGESTS", 5)
     digests = digests_of(store)
     await digests.claim("sha256:victim", ACME, list)
     for number in range(20):

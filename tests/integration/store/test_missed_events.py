@@ -206,5 +206,5 @@ async def test_a_search_of_few_rows_goes_on_where_it_ended(store: Store, clock: 
     while after is not None:
         found = await store.transactions.read("search", partial(search, after=after))
         seen += found.ids
-        after = found.reached
+        after = found.position
     assert seen == [event(then + 700 * number, number).id for number in range(12) if number % 3]

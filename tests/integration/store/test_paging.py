@@ -60,11 +60,11 @@ class Limits:
         """Set the limits while the stack is open."""
         for module, name, value in (
             (search_sql, "ROWS", self.rows),
-            (search_sql, "WALKED", self.rows),
-            (search_sql, "CHECKED", self.rows),
+            (search_sql, "WALKED_ROWS", self.rows),
+            (search_sql, "CHECKED_ROWS", self.rows),
             (search_sql, "CHECKED_AT_ONCE", self.at_once),
-            (search_sql, "MERGED", self.merged),
-            (search_sql, "LISTED", self.listed),
+            (search_sql, "MERGED_LOGS", self.merged),
+            (search_sql, "LISTED_EVENTS", self.listed),
             (paging, "STRETCH_ROWS", self.stretch),
             (replay_choice, "STRETCH_ROWS", self.stretch),
             (replay_choice, "_FEWEST", self.first),

@@ -51,7 +51,7 @@ async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store
 async def test_an_expired_endpoint_keeps_its_place_in_the_store(store: Store) -> None:
     """Its pending deliveries are discarded, its counters stay, and it can get deliveries again."""
     ended = await accept_one(store)
-    assert await store.discard("orders", "endpoint expired", deleted=False) == 1
+    assert await store.discard("orders", "endpoint expired", is_deleted=False) == 1
     record = await store.read_log(read.delivery, ended.id)
     assert record is not None
     assert (record.state, record.reason) == (State.DISCARDED, "endpoint expired")

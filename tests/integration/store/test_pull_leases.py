@@ -252,7 +252,7 @@ async def test_ended_leases_cost_a_request_a_bounded_number_of_rows(
     store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Newer messages wait if more leases of the endpoint have ended than one request examines."""
-    monkeypatch.setattr(pull, "_EXAMINED", 3)
+    monkeypatch.setattr(pull, "_MARGIN", 3)
     await accept_many(store, 5)
     await take(store, lease_ms=1000)
     clock.advance(1000)

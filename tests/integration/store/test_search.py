@@ -60,8 +60,8 @@ async def test_a_search_finds_nothing_of_another_namespace_or_endpoint(store: St
 
 async def test_a_walk_examines_a_limited_number_of_rows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page may be empty; the cursors lead to the deliveries, and are no ids of other tenants."""
-    monkeypatch.setattr(search_sql, "MERGED", 0)
-    monkeypatch.setattr(search_sql, "WALKED", 3)
+    monkeypatch.setattr(search_sql, "MERGED_LOGS", 0)
+    monkeypatch.setattr(search_sql, "WALKED_ROWS", 3)
     ours = event("orders")
     await store.accept([ours])
     theirs = [event("spy") for _ in range(20)]
@@ -77,7 +77,7 @@ async def test_a_walk_examines_a_limited_number_of_rows(store: Store, monkeypatc
 async def test_a_search_checks_a_limited_number_of_deliveries(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rare type among many deliveries of the endpoint is found on a later page."""
     monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 3)
-    monkeypatch.setattr(search_sql, "CHECKED", 6)
+    monkeypatch.setattr(search_sql, "CHECKED_ROWS", 6)
     rare = named("m", "orders", kind="rare")
     await store.accept([rare])
     await store.accept([event("orders") for _ in range(20)])
@@ -141,8 +141,8 @@ async def test_more_events_or_deliveries_of_one_id_than_a_search_lists_are_all_f
     store: Store, monkeypatch: pytest.MonkeyPatch, merged: int, listed: int, rows: int
 ) -> None:
     """Each delivery's event is checked instead, also the late delivery of an early event; other conditions apply."""
-    monkeypatch.setattr(search_sql, "MERGED", merged)
-    monkeypatch.setattr(search_sql, "LISTED", listed)
+    monkeypatch.setattr(search_sql, "MERGED_LOGS", merged)
+    monkeypatch.setattr(search_sql, "LISTED_EVENTS", listed)
     monkeypatch.setattr(search_sql, "ROWS", rows)
     monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 4)
     new = [named("m-1" if number % 3 else "m-2", "orders", "spy", event_id=f"e-{number}") for number in range(15)]
@@ -164,7 +164,7 @@ async def test_more_events_or_deliveries_of_one_id_than_a_search_lists_are_all_f
 
 async def test_ids_that_too_many_events_have_combine(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """CloudEvents of several sources can have one id; then both ids are checked for each delivery."""
-    monkeypatch.setattr(search_sql, "LISTED", 2)
+    monkeypatch.setattr(search_sql, "LISTED_EVENTS", 2)
     new = [named(f"m-{number % 2}", "orders", event_id=f"/source-{number}\ne-{number % 3}") for number in range(12)]
     await store.accept(new)
 

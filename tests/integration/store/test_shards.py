@@ -40,8 +40,8 @@ def test_nobody_takes_what_a_living_one_has(living: dict[str, bool], owners: dic
     held, taken = missing("a", living, owners)
     assert all(owners.get(shard) not in living for shard in taken)
     share = share_of("a", [name for name, delivers in living.items() if delivers])
-    assert len(held.owned) + len(taken) <= max(share, len(held.owned))
-    assert held.surplus == max(0, len(held.owned) - share)
+    assert len(held.shards) + len(taken) <= max(share, len(held.shards))
+    assert held.surplus == max(0, len(held.shards) - share)
     if "a" not in living:
         assert (held, taken) == (ShardOwnership(frozenset(), 0), [])
 
@@ -84,7 +84,7 @@ async def test_a_dead_ones_shards_are_taken_when_no_clock_can_think_that_it_live
     await store.sharing.balance()
     clock.advance(LEASE_MS + CLOCKS_DIFFER_MS - 1)
     await store.heartbeat()
-    assert len((await store.sharing.balance()).owned) == HALF
+    assert len((await store.sharing.balance()).shards) == HALF
     clock.advance(1)
     assert await store.sharing.balance() == ShardOwnership(ALL, 0)
 
@@ -96,7 +96,7 @@ async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
     """The replica has no shards then, and the other replicas have a surplus."""
     await neighbour.sharing.balance()
     clock.advance(LEASE_MS + CLOCKS_DIFFER_MS)
-    assert (await neighbour.sharing.balance()).owned == frozenset()
+    assert (await neighbour.sharing.balance()).shards == frozenset()
     await store.heartbeat()
     await store.sharing.balance()
 
@@ -109,7 +109,7 @@ async def test_who_comes_back_after_its_lease_finds_that_others_have_its_shards(
 @pytest.mark.both_engines
 async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, neighbour: Store) -> None:
     """All its shards are surplus, a heartbeat does not change this, and the other replicas' shares are greater."""
-    mine = (await store.sharing.balance()).owned
+    mine = (await store.sharing.balance()).shards
     assert len(mine) == HALF
     await store.sharing.withdraw()
     await store.heartbeat()
@@ -125,10 +125,10 @@ async def test_who_withdraws_keeps_its_shards_until_it_frees_them(store: Store, 
 @pytest.mark.both_engines
 async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
     """Releasing a shard that another replica has taken over changes nothing."""
-    mine = (await store.sharing.balance()).owned
+    mine = (await store.sharing.balance()).shards
     await neighbour.sharing.free(mine)
-    assert (await neighbour.sharing.balance()).owned == ALL - mine
-    assert (await store.sharing.balance()).owned == mine
+    assert (await neighbour.sharing.balance()).shards == ALL - mine
+    assert (await store.sharing.balance()).shards == mine
 
 
 # ------------------------------------------------------------------------------------------ PostgreSQL alone
@@ -146,8 +146,8 @@ async def test_several_that_start_at_once_share_everything(postgres_url: str, cl
     holdings = await asyncio.gather(*[store.sharing.balance() for store in stores * 3])
 
     latest = holdings[-5:]
-    assert sorted(shard for holding in latest for shard in holding.owned) == sorted(ALL)
-    assert {len(holding.owned) for holding in latest} == {25, 26}
+    assert sorted(shard for holding in latest for shard in holding.shards) == sorted(ALL)
+    assert {len(holding.shards) for holding in latest} == {25, 26}
     for store in stores:
         await store.close()
 
@@ -168,14 +168,14 @@ async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(postgres_url:
     await killed.sharing.balance()
     delivery = await accept_one(killed, claimed=True)
     stranger = await opened(postgres_url, clock, name="pod-1")
-    assert (await stranger.sharing.balance()).owned == frozenset()
+    assert (await stranger.sharing.balance()).shards == frozenset()
     assert await claimed_ids(stranger) == []
 
     restarted = await opened(postgres_url, clock, name="pod-0")
 
-    assert len((await restarted.sharing.balance()).owned) == HALF
+    assert len((await restarted.sharing.balance()).shards) == HALF
     assert await claimed_ids(restarted) == [delivery.id]
-    assert (await killed.sharing.balance()).owned == frozenset()
+    assert (await killed.sharing.balance()).shards == frozenset()
     for store in (killed, stranger, restarted):
         await store.close()
 

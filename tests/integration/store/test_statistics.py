@@ -209,12 +209,12 @@ async def test_with_many_endpoints_only_minutes_that_ended_are_written(store: St
     """A count is then written once; the present minute follows when it has ended."""
     clock.now = clock.now // MINUTE * MINUTE
     store.statistics.count(_results(["orders"]), ())
-    await store.statistics.flush(everything=False)
+    await store.statistics.flush(includes_present=False)
     assert await total(store) == (0, 0, 0, 0)
 
     clock.advance(MINUTE)
     store.statistics.count(_results(["orders"]), ())
-    await store.statistics.flush(everything=False)
+    await store.statistics.flush(includes_present=False)
 
     assert await busy_minutes(store) == {1: 1}
 

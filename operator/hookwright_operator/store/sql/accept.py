@@ -114,9 +114,9 @@ def accept(
     """
     comparisons = remember_ids(connection, calls, now=now)
     new = [comparison.new(call) for call, comparison in zip(calls, comparisons, strict=True)]
-    written = [event for events in new for event in events if event.deliveries or event.kept]
-    if written:
-        _write(connection, written, owner=owner, slot=slot, now=now)
+    new_events = [event for events in new for event in events if event.deliveries or event.kept]
+    if new_events:
+        _write(connection, new_events, owner=owner, slot=slot, now=now)
     return [_answer(events, comparison, now) for events, comparison in zip(new, comparisons, strict=True)]
 
 
@@ -145,13 +145,13 @@ class Comparison(NamedTuple):
 
 _ALL_NEW: Final = Comparison({}, frozenset())
 _Key = tuple[str, str, str]
-_Seen = tuple[str, int | None]
+_Entry = tuple[str, int | None]
 """An event whose id was accepted: its message id and its digest."""
 
 
 def remember_ids(connection: Connection, calls: Sequence[Sequence[NewEvent]], *, now: int) -> list[Comparison]:
     """Insert the producers' ids of all calls that are not refused; return a comparison for each call."""
-    first: dict[_Key, _Seen] = {}
+    first: dict[_Key, _Entry] = {}
     number = 0
     for call in calls:
         for event in call:
@@ -160,13 +160,13 @@ def remember_ids(connection: Connection, calls: Sequence[Sequence[NewEvent]], *,
                 first.setdefault(_key(event), (event.id, event.digest))
     if not first:
         return [_ALL_NEW] * len(calls)
-    entered = _remember_all(connection, first, now=now)
-    if entered == number:
+    insertions = _remember_all(connection, first, now=now)
+    if insertions == number:
         return [_ALL_NEW] * len(calls)
-    known = _known(connection, first) if entered < len(first) else {}
-    comparisons = _compare(calls, known)
+    originals = _known(connection, first) if insertions < len(first) else {}
+    comparisons = _compare(calls, originals)
     if any(comparison.conflicts for comparison in comparisons):
-        _correct(connection, first, known, now=now)
+        _correct(connection, first, originals, now=now)
     return comparisons
 
 
@@ -175,61 +175,63 @@ def _key(event: NewEvent) -> _Key:
     return event.namespace, event.project_uid, event.event_id or ""
 
 
-def _packed(ids: Mapping[_Key, _Seen]) -> str:
+def _packed(ids: Mapping[_Key, _Entry]) -> str:
     # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
     return packed([(*key, *ids[key]) for key in sorted(ids)])
 
 
-def _remember_all(connection: Connection, ids: Mapping[_Key, _Seen], *, now: int) -> int:
+def _remember_all(connection: Connection, ids: Mapping[_Key, _Entry], *, now: int) -> int:
     """Insert ids; return how many were not known."""
     return run(connection, REMEMBER, {"rows": _packed(ids), "now": now, "since": now - DEDUPE_WINDOW_MS}).rowcount
 
 
-def _known(connection: Connection, first: Mapping[_Key, _Seen]) -> dict[_Key, _Seen]:
+def _known(connection: Connection, first: Mapping[_Key, _Entry]) -> dict[_Key, _Entry]:
     """Return the ids that earlier transactions accepted."""
     keys = {message_id: key for key, (message_id, _) in first.items()}
-    found = run(connection, REPETITIONS, {"rows": _packed(first)})
-    return {keys[mine]: (message_id, digest) for mine, message_id, digest in found}
+    repetitions = run(connection, REPETITIONS, {"rows": _packed(first)})
+    return {keys[own_id]: (message_id, digest) for own_id, message_id, digest in repetitions}
 
 
-def _compare(calls: Sequence[Sequence[NewEvent]], known: dict[_Key, _Seen]) -> list[Comparison]:
+def _compare(calls: Sequence[Sequence[NewEvent]], originals: dict[_Key, _Entry]) -> list[Comparison]:
     """Compare each call, and add the ids of the accepted calls to those that are known."""
     comparisons = []
     for call in calls:
-        mine: dict[_Key, _Seen] = {}
+        additions: dict[_Key, _Entry] = {}
         duplicate_of, conflicts = {}, set()
         for event in call:
             if event.event_id is None:
                 continue
             key = _key(event)
-            seen = known.get(key) or mine.get(key)
-            if seen is None:
-                mine[key] = (event.id, event.digest)
-            elif seen[1] != event.digest:
+            original = originals.get(key) or additions.get(key)
+            if original is None:
+                additions[key] = (event.id, event.digest)
+            elif original[1] != event.digest:
                 conflicts.add(event.id)
             else:
-                duplicate_of[event.id] = seen[0]
+                duplicate_of[event.id] = original[0]
         if not conflicts:
-            known.update(mine)
+            originals.update(additions)
         comparisons.append(Comparison({} if conflicts else duplicate_of, frozenset(conflicts)))
     return comparisons
 
 
-def _correct(connection: Connection, first: Mapping[_Key, _Seen], accepted: Mapping[_Key, _Seen], *, now: int) -> None:
+def _correct(
+    connection: Connection, first: Mapping[_Key, _Entry], originals: Mapping[_Key, _Entry], *, now: int
+) -> None:
     """Remove the ids of refused calls, and insert the id of the accepted call that has the same one."""
-    wrong = {key: seen for key, seen in first.items() if accepted.get(key) != seen}
+    wrong = {key: original for key, original in first.items() if originals.get(key) != original}
     run(connection, FORGET, {"rows": _packed(wrong)})
-    _remember_all(connection, {key: accepted[key] for key in wrong if key in accepted}, now=now)
+    _remember_all(connection, {key: originals[key] for key in wrong if key in originals}, now=now)
 
 
 def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot: int, now: int) -> None:
-    written = [
+    delivery_rows = [
         (delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None)
         for event in new
         for delivery in event.deliveries
     ]
     write_events(connection, new, now=now)
-    write_deliveries(connection, written, slot=slot, now=now)
+    write_deliveries(connection, delivery_rows, slot=slot, now=now)
 
 
 def write_events(connection: Connection, new: Sequence[NewEvent], *, now: int) -> None:
@@ -245,9 +247,9 @@ def write_events(connection: Connection, new: Sequence[NewEvent], *, now: int) -
     start = 1
     for event in new:
         length = len(event.body)
-        named = (event.id, event.namespace, event.project, event.type)
+        identity = (event.id, event.namespace, event.project, event.type)
         event_rows.append(
-            (*named, len(event.deliveries), *_digests(event), event.trace, event.attributes, start, length)
+            (*identity, len(event.deliveries), *_digests(event), event.trace, event.attributes, start, length)
         )
         start += length
     bodies = b"".join([event.body for event in new])
@@ -263,18 +265,18 @@ def _digests(event: NewEvent) -> tuple[int | None, int | None]:
 
 
 def write_deliveries(
-    connection: Connection, written: Sequence[tuple[str, str, str, str | None]], *, slot: int, now: int
+    connection: Connection, delivery_rows: Sequence[tuple[str, str, str, str | None]], *, slot: int, now: int
 ) -> None:
     """Write pending deliveries, due now, and count them.
 
     Args:
         connection: in a transaction.
-        written: id, event, endpoint and owner of each delivery; the owner is None if it is not claimed.
+        delivery_rows: id, event, endpoint and owner of each delivery; the owner is None if it is not claimed.
         slot: the slot of this replica's counters.
         now: the time at which they are due.
     """
-    if not written:
+    if not delivery_rows:
         return
-    run(connection, INSERT_DELIVERIES, {"delivery_rows": packed(written), "now": now})
-    accepted = Counter([row[2] for row in written])
-    add_counts(connection, slot, [Change(uid, number) for uid, number in accepted.items()])
+    run(connection, INSERT_DELIVERIES, {"delivery_rows": packed(delivery_rows), "now": now})
+    numbers = Counter([row[2] for row in delivery_rows])
+    add_counts(connection, slot, [Change(uid, number) for uid, number in numbers.items()])

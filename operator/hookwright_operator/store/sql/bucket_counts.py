@@ -15,8 +15,8 @@ from hookwright_operator.store.sql.statements import run
 _NUMBERS = ("delivered", "failed", "attempts", *LATENCY_COLUMNS)
 _KEY = ("width_s", "begin_s", "endpoint_uid")
 
-_added = rows("added", width_s=Integer, begin_s=BigInteger, endpoint_uid=Text, **dict.fromkeys(_NUMBERS, BigInteger))
-_add = insert(statistics).from_select([*_KEY, *_NUMBERS], select(_added).where(true()))
+_cells = rows("added", width_s=Integer, begin_s=BigInteger, endpoint_uid=Text, **dict.fromkeys(_NUMBERS, BigInteger))
+_add = insert(statistics).from_select([*_KEY, *_NUMBERS], select(_cells).where(true()))
 ADD = _add.on_conflict_do_update(
     index_elements=list(statistics.primary_key),
     set_={name: statistics.c[name] + _add.excluded[name] for name in _NUMBERS},

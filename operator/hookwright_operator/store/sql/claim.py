@@ -96,7 +96,7 @@ CLAIM = (
 # The same for many endpoints in one round trip. SQLite has no round trips, and no LATERAL. PostgreSQL's driver reads
 # all rows at once, so the statement itself stops at the end of an endpoint's share of the bytes.
 _wants = rows(endpoint_uid=Text, count=Integer)
-_picked = (
+_picks = (
     select(deliveries.c.id, deliveries.c.due_ms)
     .where(deliveries.c.endpoint_uid == _wants.c.endpoint_uid, _claimable)
     .order_by(*_oldest_first)
@@ -106,8 +106,8 @@ _picked = (
     .lateral("picked")
 )
 # Not columns of `deliveries`: PostgreSQL would read the whole index in this order instead of sorting a few rows.
-_in_order = (_picked.c.due_ms, _picked.c.id)
-_sized = (
+_in_order = (_picks.c.due_ms, _picks.c.id)
+_candidates = (
     select(
         *COLUMNS,
         SIZE.label("size"),
@@ -115,22 +115,22 @@ _sized = (
         func.row_number().over(partition_by=_wants.c.endpoint_uid, order_by=_in_order).label("place"),
         func.sum(SIZE).over(partition_by=_wants.c.endpoint_uid, order_by=_in_order, rows=(None, 0)).label("bytes"),
     )
-    .select_from(_wants.join(_picked, true()))
-    .join(deliveries, deliveries.c.id == _picked.c.id)
+    .select_from(_wants.join(_picks, true()))
+    .join(deliveries, deliveries.c.id == _picks.c.id)
     .join(events, events.c.id == deliveries.c.event_id)
     .subquery("sized")
 )
-_found = [column for column in _sized.c if column.name not in {"place", "bytes"}]
+_columns = [column for column in _candidates.c if column.name not in {"place", "bytes"}]
 CLAIM_BESIDE_OTHERS = (
-    select(*_found)
-    .where(or_(_sized.c.place == literal_column("1"), _sized.c.bytes <= bindparam("share", type_=BigInteger)))
-    .order_by(_sized.c.endpoint_uid, _sized.c.place)
+    select(*_columns)
+    .where(or_(_candidates.c.place == literal_column("1"), _candidates.c.bytes <= bindparam("share", type_=BigInteger)))
+    .order_by(_candidates.c.endpoint_uid, _candidates.c.place)
 )
 _ids = rows(id=Text)
 BODIES = select(events.c.id, events.c.body, events.c.trace, events.c.attributes).where(
     events.c.id.in_(select(_ids.c.id))
 )
-OWN = update(deliveries).values(owner=_me).where(deliveries.c.id.in_(select(_ids.c.id)))
+SET_OWNER = update(deliveries).values(owner=_me).where(deliveries.c.id.in_(select(_ids.c.id)))
 RELEASE = (
     update(deliveries)
     .values(owner=null())
@@ -165,7 +165,7 @@ RENEW = _register.on_conflict_do_update(
     index_elements=list(instances.primary_key), set_={"lease_until_ms": _register.excluded.lease_until_ms}
 )
 _TAKEN_SLOTS = select(instances.c.slot).where(instances.c.lease_until_ms > _now)
-_SUCCEED = delete(instances).where(instances.c.name == bindparam("name", type_=Text))
+_DROP_PREDECESSOR = delete(instances).where(instances.c.name == bindparam("name", type_=Text))
 FORGET = delete(instances).where(instances.c.lease_until_ms < bindparam("before", type_=BigInteger))
 
 
@@ -177,21 +177,21 @@ def claim(connection: Connection, calls: Sequence[ClaimRequest], *, owner: str, 
     """
     answers = []
     for call in calls:
-        found = list(_pick(connection, call, owner=owner, now=now))
-        if found:
-            run(connection, OWN, {"rows": packed_column([one[0] for one in found]), "me": owner})
-        answers.append(with_bodies(connection, found))
+        rows = list(_pick(connection, call, owner=owner, now=now))
+        if rows:
+            run(connection, SET_OWNER, {"rows": packed_column([row[0] for row in rows]), "me": owner})
+        answers.append(with_bodies(connection, rows))
     return answers
 
 
-Found = Row[str, str, str, str, int, int, int, bytes | None, str | None, str | None]
+ClaimRow = Row[str, str, str, str, int, int, int, bytes | None, str | None, str | None]
 """A delivery that a claim takes; body, trace and attributes are None if the body is large."""
 
 
-def _pick(connection: Connection, call: ClaimRequest, *, owner: str, now: int) -> Iterable[Found]:
+def _pick(connection: Connection, call: ClaimRequest, *, owner: str, now: int) -> Iterable[ClaimRow]:
     common = {"now": now, "me": owner}
     share = call.room // max(1, len(call.wants))
-    if dialect_of(connection).shared:
+    if dialect_of(connection).is_shared:
         return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(call.wants), "share": share, **common})
     return chain.from_iterable(
         within(run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}), share)
@@ -199,37 +199,37 @@ def _pick(connection: Connection, call: ClaimRequest, *, owner: str, now: int) -
     )
 
 
-def within(found: Iterable[Found], share: int) -> Iterator[Found]:
+def within(rows: Iterable[ClaimRow], share: int) -> Iterator[ClaimRow]:
     """Yield the first delivery, and the next ones while all bodies together fit into a share of bytes."""
     total = 0
-    for one in found:
-        before, total = total, total + one[6]
+    for row in rows:
+        before, total = total, total + row[6]
         if before and total > share:
             return
-        yield one
+        yield row
 
 
-def with_bodies(connection: Connection, found: Sequence[Found]) -> list[Claimed]:
+def with_bodies(connection: Connection, rows: Sequence[ClaimRow]) -> list[Claimed]:
     """Read the large bodies, once for each event, and return the deliveries."""
-    bodies: dict[str, Sequence[Any]] = {one[2]: one[7:] for one in found}
-    large = {event_id: size for _, _, event_id, _, _, _, size, body, *_ in found if body is None}
+    bodies: dict[str, Sequence[Any]] = {row[2]: row[7:] for row in rows}
+    large = {event_id: size for _, _, event_id, _, _, _, size, body, *_ in rows if body is None}
     for group in groups(large, GROUP_BYTES):
         for event_id, *body in run(connection, BODIES, {"rows": packed_column(group)}):
             bodies[event_id] = body
-    claimed = []
-    for delivery_id, endpoint_uid, event_id, event_type, attempts, accepted_ms, *_ in found:
-        known = (delivery_id, endpoint_uid, event_id, event_type)
+    claims = []
+    for delivery_id, endpoint_uid, event_id, event_type, attempts, accepted_ms, *_ in rows:
+        identity = (delivery_id, endpoint_uid, event_id, event_type)
         body, *rest = bodies[event_id]
-        claimed.append(Claimed(*known, body, attempts, accepted_ms, *rest))
-    return claimed
+        claims.append(Claimed(*identity, body, attempts, accepted_ms, *rest))
+    return claims
 
 
-def groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
+def groups(sizes: Mapping[str, int], room: int) -> Iterator[list[str]]:
     """Split events into groups whose bodies have at most so many bytes together; a larger body is alone."""
     group: list[str] = []
     total = 0
     for event_id, size in sizes.items():
-        if group and total + size > most:
+        if group and total + size > room:
             yield group
             group, total = [], 0
         group.append(event_id)
@@ -278,9 +278,9 @@ def register(connection: Connection, member: Replica, *, now: int, lease_ms: int
         connection.execute(delete(instances))
     lock(connection, REGISTERING)
     if member.name:
-        connection.execute(_SUCCEED, {"name": member.name})
-    taken = set(connection.scalars(_TAKEN_SLOTS, {"now": now}))
-    slot = next(slot for slot in count() if slot not in taken)
+        connection.execute(_DROP_PREDECESSOR, {"name": member.name})
+    used_slots = set(connection.scalars(_TAKEN_SLOTS, {"now": now}))
+    slot = next(slot for slot in count() if slot not in used_slots)
     renew_lease(connection, member, slot=slot, now=now, lease_ms=lease_ms)
     return slot
 

@@ -46,7 +46,7 @@ class Change(NamedTuple):
     last_status_code: int | None = None
 
 
-_added = rows(
+_changes = rows(
     "added",
     endpoint_uid=Text,
     accepted=Integer,
@@ -57,7 +57,7 @@ _added = rows(
     last_status_code=Integer,
 )
 _add = insert(counters).from_select(
-    [*Change._fields, "slot"], select(_added, bindparam("slot", type_=Integer)).where(true())
+    [*Change._fields, "slot"], select(_changes, bindparam("slot", type_=Integer)).where(true())
 )
 _newer = _add.excluded.last_attempt_ms >= func.coalesce(counters.c.last_attempt_ms, 0)
 ADD = _add.on_conflict_do_update(

@@ -16,27 +16,27 @@ class Dialect:
     """What differs between engines.
 
     Attributes:
-        shared: whether other replicas may write during a transaction. Then a transaction locks the rows that it reads
-            before it changes them.
+        is_shared: whether other replicas may write during a transaction. Then a transaction locks the rows that it
+            reads before it changes them.
         direct: whether the driver runs frequent statements without SQLAlchemy; see `statements`.
         elements: SQL of a table with one row for each element of the JSON array ``{array}``, in the column ``value``.
         field: SQL of the value at ``{position}`` of the JSON array ``{array}``, of the type ``{kind}``.
     """
 
-    shared: bool
+    is_shared: bool
     direct: bool
     elements: str
     field: str
 
 
 SQLITE: Final = Dialect(
-    shared=False,
+    is_shared=False,
     direct=True,
     elements="json_each({array})",
     field="json_extract({array}, '$[{position}]')",
 )
 POSTGRES: Final = Dialect(
-    shared=True,
+    is_shared=True,
     direct=False,
     # Measured for 64 rows of 8 values: 160 µs with this SQL, 240 µs with an array for each column, 400 µs with json
     # instead of jsonb. The condition is true for every row. It makes the planner expect one row instead of a hundred.
@@ -56,5 +56,5 @@ def dialect_of(connection: Connection) -> Dialect:
 
 def lock(connection: Connection, key: int) -> None:
     """Wait for the transactions of other replicas that have locked a key, and lock it until the transaction ends."""
-    if dialect_of(connection).shared:
+    if dialect_of(connection).is_shared:
         connection.execute(select(func.pg_advisory_xact_lock(key)))

@@ -30,17 +30,17 @@ class Found(NamedTuple):
 
     Attributes:
         ids: the newest first.
-        reached: the lowest id that was examined; all ids above it were examined too. None if the search reached its
+        position: the lowest id that was examined; all ids above it were examined too. None if the search reached its
             end.
     """
 
     ids: list[str]
-    reached: str | None
+    position: str | None
 
 
-def up_to(ids: list[str], reached: str) -> Found:
+def up_to(ids: list[str], position: str) -> Found:
     """Build the result of a search that stopped at a position; keep only the ids at or above it."""
-    return Found([one for one in ids if one >= reached], reached)
+    return Found([delivery_id for delivery_id in ids if delivery_id >= position], position)
 
 
 @dataclass(slots=True)
@@ -76,17 +76,17 @@ def search(
         limit: how many ids to find at most.
         budget: reduced by the rows examined, and by one for each statement.
     """
-    found: list[str] = []
+    ids: list[str] = []
     end = str(within["end"])
     while True:
-        asked = min(STRETCH_ROWS, max(1, budget.rows))
-        [(examined, lowest)] = run(connection, stretch, {**within, "end": end, "rows": asked})
-        budget.rows -= examined + 1
-        if examined:
-            which = {**within, "begin": lowest, "end": end, "count": limit - len(found)}
-            found += [delivery_id for (delivery_id,) in run(connection, matching, which)]
-        if examined < asked or len(found) >= limit:
-            return Found(found, None)
+        stretch_rows = min(STRETCH_ROWS, max(1, budget.rows))
+        [(row_count, lowest)] = run(connection, stretch, {**within, "end": end, "rows": stretch_rows})
+        budget.rows -= row_count + 1
+        if row_count:
+            parameters = {**within, "begin": lowest, "end": end, "count": limit - len(ids)}
+            ids += [delivery_id for (delivery_id,) in run(connection, matching, parameters)]
+        if row_count < stretch_rows or len(ids) >= limit:
+            return Found(ids, None)
         if budget.rows <= 0:
-            return Found(found, lowest)
+            return Found(ids, lowest)
         end = lowest

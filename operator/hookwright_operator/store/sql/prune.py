@@ -74,8 +74,8 @@ def _ended(condition: ColumnElement[bool]) -> Select[str, str]:
     )
 
 
-DONE = _ended(is_done)
-FAILED = _ended(is_failed)
+OLD_DONE = _ended(is_done)
+OLD_FAILED = _ended(is_failed)
 
 _ids = rows(id=Text)
 _DROP_ATTEMPTS = delete(attempts).where(attempts.c.delivery_id.in_(select(_ids.c.id)))
@@ -136,7 +136,7 @@ def discard(
     limit: int,
     slot: int,
     now: int,
-    deleted: bool = True,
+    is_deleted: bool = True,
 ) -> int:
     """Discard pending deliveries of an endpoint, up to a limit, and return how many were discarded.
 
@@ -149,17 +149,15 @@ def discard(
         limit: how many to discard at most.
         slot: the slot of this replica's counters.
         now: when the deliveries end.
-        deleted: whether the endpoint is deleted. Then its counters are removed with its last delivery.
+        is_deleted: whether the endpoint is deleted. Then its counters are removed with its last delivery.
     """
-    if deleted:
+    if is_deleted:
         connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
     replay.cancel(connection, endpoint_uid, now=now)
-    discarded = connection.execute(
-        DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}
-    ).rowcount
-    if discarded:
-        add_counts(connection, slot, [Change(endpoint_uid, discarded=discarded)])
-    return discarded
+    number = connection.execute(DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}).rowcount
+    if number:
+        add_counts(connection, slot, [Change(endpoint_uid, discarded=number)])
+    return number
 
 
 def prune(
@@ -184,17 +182,17 @@ def prune(
         after: the last deleted endpoint that was examined; empty: begin with the first one.
         limit: how many deliveries of each sort and how many ids to remove, and deleted endpoints to examine, at most.
     """
-    ended = _old(connection, DONE, before_ms=delivered_before_ms, limit=limit)
-    ended += _old(connection, FAILED, before_ms=failed_before_ms, limit=limit)
-    removed = _remove(connection, ended) if ended else 0
-    removed += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
-    removed += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
+    old_deliveries = _old(connection, OLD_DONE, before_ms=delivered_before_ms, limit=limit)
+    old_deliveries += _old(connection, OLD_FAILED, before_ms=failed_before_ms, limit=limit)
+    total = _remove(connection, old_deliveries) if old_deliveries else 0
+    total += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
+    total += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
     unsent = {"before": first_event_id(delivered_before_ms), "count": limit}
-    removed += connection.execute(DROP_UNSENT, unsent).rowcount
-    if len(ended) < limit:
-        forgotten, after = forget(connection, after, limit=limit)
-        removed += forgotten
-    return removed, after
+    total += connection.execute(DROP_UNSENT, unsent).rowcount
+    if len(old_deliveries) < limit:
+        number, after = forget(connection, after, limit=limit)
+        total += number
+    return total, after
 
 
 def forget(connection: Connection, after: str, *, limit: int) -> tuple[int, str]:
@@ -203,30 +201,30 @@ def forget(connection: Connection, after: str, *, limit: int) -> tuple[int, str]
     Returns:
         How many rows were removed, and the last endpoint that was examined, empty after the last one of all.
     """
-    examined = connection.scalars(NEXT_GONE, {"after": after, "count": limit}).all()
-    uids = connection.scalars(FORGETTABLE, {"rows": packed_column(examined)}).all()
-    which = {"rows": packed_column(uids)}
-    removed = sum(
-        connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), which).rowcount
+    candidates = connection.scalars(NEXT_GONE, {"after": after, "count": limit}).all()
+    uids = connection.scalars(FORGETTABLE, {"rows": packed_column(candidates)}).all()
+    parameters = {"rows": packed_column(uids)}
+    total = sum(
+        connection.execute(delete(table).where(table.c.endpoint_uid.in_(select(_uids.c.uid))), parameters).rowcount
         for table in (counters, replays, gone_endpoints)
     )
-    return removed, examined[-1] if len(examined) == limit else ""
+    return total, candidates[-1] if len(candidates) == limit else ""
 
 
 def _old(connection: Connection, query: Select[str, str], *, before_ms: int, limit: int) -> list[EndedDelivery]:
     return [EndedDelivery(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
 
 
-def _remove(connection: Connection, ended: Sequence[EndedDelivery]) -> int:
-    ids = packed_column([one.id for one in ended])
-    shares = sorted(Counter([one.event_id for one in ended]).items())
-    removed = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
-    removed += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
+def _remove(connection: Connection, old_deliveries: Sequence[EndedDelivery]) -> int:
+    ids = packed_column([delivery.id for delivery in old_deliveries])
+    shares = sorted(Counter([delivery.event_id for delivery in old_deliveries]).items())
+    total = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount
+    total += connection.execute(_DROP_DELIVERIES, {"rows": ids}).rowcount
     # Before the others shrink: SQLite writes the whole body again if the number before it changes.
     for number in {share for _, share in shares}:
-        which = packed_column([event_id for event_id, share in shares if share == number])
-        removed += connection.execute(_DROP_EVENTS, {"rows": which, "removed": number}).rowcount
+        packed_ids = packed_column([event_id for event_id, share in shares if share == number])
+        total += connection.execute(_DROP_EVENTS, {"rows": packed_ids, "removed": number}).rowcount
     connection.execute(_SHRINK_EVENTS, {"rows": packed(shares)})
     # On PostgreSQL another transaction may have removed the other deliveries of an event meanwhile.
-    which = packed_column([event_id for event_id, _ in shares])
-    return removed + connection.execute(_DROP_EVENTS, {"rows": which, "removed": 0}).rowcount
+    packed_ids = packed_column([event_id for event_id, _ in shares])
+    return total + connection.execute(_DROP_EVENTS, {"rows": packed_ids, "removed": 0}).rowcount

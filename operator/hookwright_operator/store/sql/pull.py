@@ -48,7 +48,7 @@ from hookwright_operator.store.sql.rows import packed, packed_column, rows
 from hookwright_operator.store.sql.settle import settle_leases
 from hookwright_operator.store.sql.statements import run
 
-ACKNOWLEDGED: Final = 200
+ACK_STATUS: Final = 200
 """The status of an acknowledged message in the log, as if a receiver had answered 200."""
 LEASE_ENDED: Final = "the lease ended before the message was acknowledged"
 """The error of an attempt whose lease ended."""
@@ -60,7 +60,7 @@ MOST_COUNTED: Final = 10_000
 """Messages that a count reads at most, so that a large backlog costs no more."""
 _TAKES_AT_ONCE: Final = 256
 _MESSAGES_AT_ONCE: Final = 1000
-_EXAMINED: Final = 100
+_MARGIN: Final = 100
 """Messages that one request examines beside those that it may take: ended leases that are not settled yet."""
 
 _now = bindparam("now", type_=BigInteger)
@@ -117,7 +117,7 @@ RETURN = (
 )
 _FORGET = delete(pull_takes).where(pull_takes.c.id.in_(select(_ids.c.id)))
 NEXT_END = select(func.min(pull_takes.c.until_ms))
-ENDED = (
+ENDED_TAKES = (
     select(pull_takes)
     .where(pull_takes.c.until_ms <= _now)
     .order_by(pull_takes.c.until_ms)
@@ -140,15 +140,15 @@ STILL_LEASED = (
     .order_by(deliveries.c.id)
     .with_for_update(of=deliveries)
 )
-NAMED = (
+BY_ID = (
     select(*_state)
     .where(deliveries.c.id.in_(select(_ids.c.id)), deliveries.c.endpoint_uid == bindparam("endpoint", type_=Text))
     .order_by(deliveries.c.id)
     .with_for_update()
 )
-_begun = rows("begun", id=Text, started_ms=BigInteger)
-MADE = select(attempts.c.delivery_id, attempts.c.started_ms, attempts.c.error).where(
-    attempts.c.delivery_id == _begun.c.id, attempts.c.started_ms == _begun.c.started_ms
+_begins = rows("begun", id=Text, started_ms=BigInteger)
+LEASE_ATTEMPTS = select(attempts.c.delivery_id, attempts.c.started_ms, attempts.c.error).where(
+    attempts.c.delivery_id == _begins.c.id, attempts.c.started_ms == _begins.c.started_ms
 )
 
 
@@ -157,47 +157,47 @@ def owner_of(take_id: str) -> str:
     return f"{LEASE_OWNER}{take_id}"
 
 
-def take(connection: Connection, wanted: Take, *, now: int) -> Taken:
+def take(connection: Connection, request: Take, *, now: int) -> Taken:
     """Lease messages that are due and that no consumer has, the oldest first, and read their bodies.
 
     If very many leases of the endpoint have ended, newer messages wait until these are settled.
 
     Args:
         connection: in a transaction.
-        wanted: the request of a consumer.
+        request: the request of a consumer.
         now: when the leases begin.
     """
-    which = {"endpoint": wanted.endpoint_uid, "now": now}
+    parameters = {"endpoint": request.endpoint_uid, "now": now}
     last = next(
-        iter(run(connection, LAST_EXAMINED, {**which, "count": wanted.limit + _EXAMINED - 1})), (now, AFTER_ALL)
+        iter(run(connection, LAST_EXAMINED, {**parameters, "count": request.limit + _MARGIN - 1})), (now, AFTER_ALL)
     )
-    which |= {"last_due": last[0], "last_id": last[1], "count": wanted.limit}
-    found = list(within(run(connection, TAKE, which), wanted.room))
-    until = now + wanted.lease_ms
-    take_id = wanted.new_id(now)
-    if found:
-        ids = [one[0] for one in found]
+    parameters |= {"last_due": last[0], "last_id": last[1], "count": request.limit}
+    rows = list(within(run(connection, TAKE, parameters), request.room))
+    until = now + request.lease_ms
+    take_id = request.new_id(now)
+    if rows:
+        ids = [row[0] for row in rows]
         lease = {"rows": packed_column(ids), "lease": owner_of(take_id), "until": until}
         run(connection, LEASE, lease)
-        listed = to_json(ids).decode()
-        row = {"id": take_id, "endpoint_uid": wanted.endpoint_uid, "until_ms": until, "delivery_ids": listed}
+        ids_json = to_json(ids).decode()
+        row = {"id": take_id, "endpoint_uid": request.endpoint_uid, "until_ms": until, "delivery_ids": ids_json}
         connection.execute(_NOTE, row)
-    return Taken(take_id, now, until, with_bodies(connection, found))
+    return Taken(take_id, now, until, with_bodies(connection, rows))
 
 
-def give_back(connection: Connection, taken: Taken, *, now: int) -> None:
+def give_back(connection: Connection, take: Taken, *, now: int) -> None:
     """End the leases of a request whose consumer did not get them; this is no attempt."""
-    ids = packed_column([one.id for one in taken.messages])
-    run(connection, RETURN, {"rows": ids, "lease": owner_of(taken.id), "now": now})
-    run(connection, _FORGET, {"rows": packed_column([taken.id])})
+    ids = packed_column([message.id for message in take.messages])
+    run(connection, RETURN, {"rows": ids, "lease": owner_of(take.id), "now": now})
+    run(connection, _FORGET, {"rows": packed_column([take.id])})
 
 
 def count_messages(connection: Connection, endpoint_uid: str, *, now: int) -> MessageCounts:
     """Count the messages of an endpoint, each kind up to `MOST_COUNTED`."""
     of_endpoint = {"endpoint": endpoint_uid, "now": now, "count": MOST_COUNTED}
     waiting, oldest_ms = connection.execute(WAITING, of_endpoint).one()
-    later, leased = connection.execute(NOT_DUE, of_endpoint).one()
-    return MessageCounts(waiting, oldest_ms, leased, later - leased)
+    later, lease_count = connection.execute(NOT_DUE, of_endpoint).one()
+    return MessageCounts(waiting, oldest_ms, lease_count, later - lease_count)
 
 
 class EndedLeases(NamedTuple):
@@ -216,20 +216,20 @@ def end_leases(connection: Connection, next_attempt: NextAttempt, *, slot: int, 
     """Settle the messages of leases that have ended as failed attempts, and forget the leases, up to a limit."""
     leases: list[tuple[str, str]] = []
     until: dict[str, int] = {}
-    for one in list(connection.execute(ENDED, {"now": now})):
-        ids = from_json(one.delivery_ids)
+    for row in list(connection.execute(ENDED_TAKES, {"now": now})):
+        ids = from_json(row.delivery_ids)
         if leases and len(leases) + len(ids) > _MESSAGES_AT_ONCE:
             break
-        until[one.id] = one.until_ms
-        leases += [(its_id, owner_of(one.id)) for its_id in ids]
+        until[row.id] = row.until_ms
+        leases += [(its_id, owner_of(row.id)) for its_id in ids]
     if not until:
         return EndedLeases(0, [])
     settlements = []
-    for found in list(run(connection, STILL_LEASED, {"leases": packed(leases)})):
-        take_id = found[1].removeprefix(LEASE_OWNER)
-        began, ended = LeaseId(found[0], take_id).began_ms, until[take_id]
-        attempt = Attempt(0, began, max(0, ended - began), 0, LEASE_ENDED)
-        settlements.append((_failed(found, attempt, next_attempt(found[4] + 1, ended)), found[1]))
+    for delivery in list(run(connection, STILL_LEASED, {"leases": packed(leases)})):
+        take_id = delivery[1].removeprefix(LEASE_OWNER)
+        begin_ms, end_ms = LeaseId(delivery[0], take_id).began_ms, until[take_id]
+        attempt = Attempt(0, begin_ms, max(0, end_ms - begin_ms), 0, LEASE_ENDED)
+        settlements.append((_failed(delivery, attempt, next_attempt(delivery[4] + 1, end_ms)), delivery[1]))
     settle_leases(connection, settlements, slot=slot, now=now)
     run(connection, _FORGET, {"rows": packed_column(until)})
     return EndedLeases(len(until), [settlement for settlement, _ in settlements])
@@ -260,47 +260,51 @@ def settle_messages(
         The new settlements, and the result by lease; it has no unknown message.
     """
     ids = packed_column(sorted({lease.delivery_id for lease in leases}))
-    known = {row[0]: row for row in run(connection, NAMED, {"rows": ids, "endpoint": endpoint_uid})}
-    owned = [one for one in leases if one.delivery_id in known and known[one.delivery_id][1] == owner_of(one.take_id)]
+    deliveries = {row[0]: row for row in run(connection, BY_ID, {"rows": ids, "endpoint": endpoint_uid})}
+    current_leases = [
+        lease
+        for lease in leases
+        if lease.delivery_id in deliveries and deliveries[lease.delivery_id][1] == owner_of(lease.take_id)
+    ]
     settlements = []
-    for lease in owned:
-        found = known[lease.delivery_id]
-        attempt = Attempt(0, lease.began_ms, max(0, now - lease.began_ms), ACKNOWLEDGED)
+    for lease in current_leases:
+        delivery = deliveries[lease.delivery_id]
+        attempt = Attempt(0, lease.began_ms, max(0, now - lease.began_ms), ACK_STATUS)
         if refusal is None:
-            settlement = Settlement(found[0], found[2], attempt, State.DELIVERED, event_id=found[3])
+            settlement = Settlement(delivery[0], delivery[2], attempt, State.DELIVERED, event_id=delivery[3])
         else:
-            due_ms = next_attempt(found[4] + 1, now)
+            due_ms = next_attempt(delivery[4] + 1, now)
             later = due_ms if due_ms is None or refusal.delay_ms is None else now + refusal.delay_ms
-            settlement = _failed(found, attempt._replace(status_code=0, error=refusal.reason), later)
+            settlement = _failed(delivery, attempt._replace(status_code=0, error=refusal.reason), later)
         settlements.append((settlement, owner_of(lease.take_id)))
     settle_leases(connection, settlements, slot=slot, now=now)
-    moved = {settlement.delivery_id: settlement for settlement, _ in settlements}
-    made = _made(connection, [one for one in leases if one.delivery_id in known])
+    changes = {settlement.delivery_id: settlement for settlement, _ in settlements}
+    errors = _made(connection, [lease for lease in leases if lease.delivery_id in deliveries])
     results = {}
     for lease in leases:
-        if (row := known.get(lease.delivery_id)) is not None:
-            results[lease] = _result(row, moved.get(row[0]), made.get((row[0], lease.began_ms)))
+        if (row := deliveries.get(lease.delivery_id)) is not None:
+            results[lease] = _result(row, changes.get(row[0]), errors.get((row[0], lease.began_ms)))
     return [settlement for settlement, _ in settlements], results
 
 
 _Row = Sequence[str | int | None]
 
 
-def _failed(found: _Row, attempt: Attempt, due_ms: int | None) -> Settlement:
-    known = Settlement(str(found[0]), str(found[2]), attempt, State.FAILED, event_id=str(found[3]))
-    return known if due_ms is None else known._replace(state=State.PENDING, due_ms=due_ms)
+def _failed(delivery: _Row, attempt: Attempt, due_ms: int | None) -> Settlement:
+    settlement = Settlement(str(delivery[0]), str(delivery[2]), attempt, State.FAILED, event_id=str(delivery[3]))
+    return settlement if due_ms is None else settlement._replace(state=State.PENDING, due_ms=due_ms)
 
 
 def _made(connection: Connection, leases: Sequence[LeaseId]) -> Mapping[tuple[str, int], str]:
     """Return the errors of the attempts that leases made, by delivery and begin; a lease that holds made none."""
-    begun = packed([(lease.delivery_id, lease.began_ms) for lease in leases])
-    return {(its_id, began): error for its_id, began, error in run(connection, MADE, {"begun": begun})}
+    begins = packed([(lease.delivery_id, lease.began_ms) for lease in leases])
+    return {(its_id, began): error for its_id, began, error in run(connection, LEASE_ATTEMPTS, {"begun": begins})}
 
 
-def _result(row: _Row, moved: Settlement | None, error: str | None) -> SettledLease:
+def _result(row: _Row, settlement: Settlement | None, error: str | None) -> SettledLease:
     """Return the state of a delivery now, and the error of the attempt that the lease made."""
-    if moved is not None:
-        state, due_ms = moved.state, moved.due_ms if moved.state is State.PENDING else None
+    if settlement is not None:
+        state, due_ms = settlement.state, settlement.due_ms if settlement.state is State.PENDING else None
     else:
         state = State(str(row[5]))
         due_ms = int(str(row[6])) if state is State.PENDING and row[1] is None else None

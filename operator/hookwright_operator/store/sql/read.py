@@ -32,7 +32,7 @@ from hookwright_operator.store.sql.recorded_tests import shown
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
-SHOWN: Final = 20
+PAGE_ATTEMPTS: Final = 20
 """Attempts of each delivery that a page of the log shows, the newest ones. The default schedule makes 6 attempts."""
 PAGE_BYTES: Final = 2 * 1024 * 1024
 """Size of the attempts on one page, as JSON. A page with larger ones ends early, but has at least one delivery."""
@@ -81,8 +81,8 @@ _PAGE = _records.where(deliveries.c.id.in_(select(_ids.c.id))).order_by(deliveri
 def _newest_attempts(*columns: Column[str] | Column[int] | Column[str | None]) -> Select[*tuple[Any, ...]]:
     """Build the query for the newest attempts of deliveries, at most ``most`` of each."""
     # An attempt has the next number of its delivery, so the numbers of the newest ones have no gaps.
-    numbered = attempts.alias("numbered")
-    last = select(func.max(numbered.c.number)).where(numbered.c.delivery_id == _ids.c.id).correlate(_ids)
+    siblings = attempts.alias("numbered")
+    last = select(func.max(siblings.c.number)).where(siblings.c.delivery_id == _ids.c.id).correlate(_ids)
     newest = attempts.c.number > last.scalar_subquery() - bindparam("most", type_=Integer)
     return select(*columns).select_from(_ids.join(attempts, (attempts.c.delivery_id == _ids.c.id) & newest))
 
@@ -108,8 +108,8 @@ def counts(connection: Connection, uids: Sequence[str] | None = None) -> dict[st
 
     A deleted endpoint has counters until its last delivery is pruned.
     """
-    query, which = (SUMS, {}) if uids is None else (SUMS_OF, {"rows": packed_column(uids)})
-    return {row[0]: Counts(*row[1:]) for row in connection.execute(query, which)}
+    query, parameters = (SUMS, {}) if uids is None else (SUMS_OF, {"rows": packed_column(uids)})
+    return {row[0]: Counts(*row[1:]) for row in connection.execute(query, parameters)}
 
 
 def counts_of(connection: Connection, endpoint_uid: str) -> Counts:
@@ -130,9 +130,9 @@ def pending_uids(connection: Connection) -> frozenset[str]:
 
 def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
     """Return by endpoint uid when its earliest unclaimed delivery is due, in the past or the future."""
-    query, which = (NEXT_DUE, {}) if uids is None else (NEXT_DUE_OF, {"rows": packed_column(uids)})
-    found = connection.execute(query, {"me": owner, "now": now, **which})
-    return {uid: due_ms for uid, due_ms in found if due_ms is not None}
+    query, parameters = (NEXT_DUE, {}) if uids is None else (NEXT_DUE_OF, {"rows": packed_column(uids)})
+    due_times = connection.execute(query, {"me": owner, "now": now, **parameters})
+    return {uid: due_ms for uid, due_ms in due_times if due_ms is not None}
 
 
 def log(
@@ -151,11 +151,11 @@ def log(
         cursor: the cursor that an earlier page returned, None for the first page.
     """
     before, budget = cursor or AFTER_ALL, RowBudget()
-    ids, reached = newest(connection, endpoint_uid, state, limit=limit + 1, before=before, budget=budget)
+    ids, position = newest(connection, endpoint_uid, state, limit=limit + 1, before=before, budget=budget)
     # A test is stored as discarded. On PostgreSQL a delivery of the first query may have changed, or may be deleted.
     page, ended_at = records(connection, ids[:limit])
-    found = [record for record in page if state in {None, record.state}]
-    return found, ended_at or (ids[limit - 1] if len(ids) > limit else reached)
+    matches = [record for record in page if state in {None, record.state}]
+    return matches, ended_at or (ids[limit - 1] if len(ids) > limit else position)
 
 
 def records(connection: Connection, ids: Sequence[str]) -> tuple[list[DeliveryRecord], str | None]:
@@ -165,17 +165,17 @@ def records(connection: Connection, ids: Sequence[str]) -> tuple[list[DeliveryRe
         The deliveries, and the id of the last one if the attempts of the next one exceed `PAGE_BYTES`, None otherwise.
     """
     existing = connection.execute(_PAGE, {"rows": packed_column(ids)}).all()
-    found: list[DeliveryRecord] = []
+    page: list[DeliveryRecord] = []
     room = PAGE_BYTES
     for begin in range(0, len(existing), _DELIVERIES_AT_ONCE):
         part = existing[begin : begin + _DELIVERIES_AT_ONCE]
-        made = _attempts(connection, ATTEMPTS_OF_PAGE, [row.id for row in part], most=SHOWN)
+        attempts = _attempts(connection, ATTEMPTS_OF_PAGE, [row.id for row in part], limit=PAGE_ATTEMPTS)
         for row in part:
-            room -= sum(map(_size, made[row.id]))
-            if found and room < 0:
-                return found, found[-1].id
-            found.append(_record(row, made[row.id]))
-    return found, None
+            room -= sum(map(_size, attempts[row.id]))
+            if page and room < 0:
+                return page, page[-1].id
+            page.append(_record(row, attempts[row.id]))
+    return page, None
 
 
 def newest(
@@ -211,30 +211,30 @@ def delivery(connection: Connection, delivery_id: str) -> DeliveryRecord | None:
     row = connection.execute(_records.where(deliveries.c.id == delivery_id)).one_or_none()
     if row is None:
         return None
-    made = _attempts(connection, ATTEMPTS_OF_ONE, [delivery_id], most=SHOWN_OF_ONE)[delivery_id]
-    return _record(row, _fitting(made))
+    attempts = _attempts(connection, ATTEMPTS_OF_ONE, [delivery_id], limit=SHOWN_OF_ONE)[delivery_id]
+    return _record(row, _fitting(attempts))
 
 
 def _attempts(
-    connection: Connection, statement: Select[*tuple[Any, ...]], ids: Sequence[str], *, most: int
+    connection: Connection, statement: Select[*tuple[Any, ...]], ids: Sequence[str], *, limit: int
 ) -> defaultdict[str, list[Attempt]]:
     """Return the newest attempts of deliveries, the oldest of them first."""
-    made: defaultdict[str, list[Attempt]] = defaultdict(list)
-    for delivery_id, *attempt in run(connection, statement, {"rows": packed_column(ids), "most": most}):
-        made[delivery_id].append(Attempt(*attempt))
-    for several in made.values():
-        several.sort(key=lambda attempt: attempt.number)
-    return made
+    attempts: defaultdict[str, list[Attempt]] = defaultdict(list)
+    for delivery_id, *attempt in run(connection, statement, {"rows": packed_column(ids), "most": limit}):
+        attempts[delivery_id].append(Attempt(*attempt))
+    for series in attempts.values():
+        series.sort(key=lambda attempt: attempt.number)
+    return attempts
 
 
-def _fitting(made: Sequence[Attempt]) -> Sequence[Attempt]:
+def _fitting(attempts: Sequence[Attempt]) -> Sequence[Attempt]:
     """Return the newest attempts that fit into `BYTES_OF_ONE`, at least one."""
     room = BYTES_OF_ONE
-    for place in range(len(made) - 1, -1, -1):
-        room -= _size(made[place])
+    for place in range(len(attempts) - 1, -1, -1):
+        room -= _size(attempts[place])
         if room < 0:
-            return made[min(place + 1, len(made) - 1) :]
-    return made
+            return attempts[min(place + 1, len(attempts) - 1) :]
+    return attempts
 
 
 def _size(attempt: Attempt) -> int:
@@ -242,15 +242,15 @@ def _size(attempt: Attempt) -> int:
     return len(to_json(attempt))
 
 
-def _record(row: Row[*tuple[object, ...]], made: Sequence[Attempt]) -> DeliveryRecord:
+def _record(row: Row[*tuple[object, ...]], attempts: Sequence[Attempt]) -> DeliveryRecord:
     return DeliveryRecord(
         id=row.id,
         event_id=row.event_id,
         event_type=row.type,
         endpoint_uid=row.endpoint_uid,
-        state=shown(State(row.state), row.reason, made),
+        state=shown(State(row.state), row.reason, attempts),
         reason=row.reason,
         accepted_ms=row.accepted_ms,
         due_ms=row.due_ms,
-        attempts=tuple(made),
+        attempts=tuple(attempts),
     )

@@ -30,9 +30,9 @@ def record(connection: Connection, event: NewEvent, attempt: Attempt, *, accepte
     [delivery] = event.deliveries
     write_events(connection, [event], now=accepted_ms)
     connection.execute(update(events).where(events.c.id == event.id).values(is_test=True))
-    ended = {"state": State.DISCARDED.value, "reason": TEST_REASON, "due_ms": now, "attempts": 1, "ended_ms": now}
+    end_state = {"state": State.DISCARDED.value, "reason": TEST_REASON, "due_ms": now, "attempts": 1, "ended_ms": now}
     identity = {"id": delivery.id, "event_id": event.id, "endpoint_uid": delivery.endpoint_uid}
-    connection.execute(insert(deliveries).values({**identity, **ended}))
+    connection.execute(insert(deliveries).values({**identity, **end_state}))
     headers = attempt.response_headers
     texts = {
         "error": plain(attempt.error),
@@ -42,8 +42,8 @@ def record(connection: Connection, event: NewEvent, attempt: Attempt, *, accepte
     connection.execute(insert(attempts).values({**attempt._asdict(), **texts, "delivery_id": delivery.id}))
 
 
-def shown(state: State, reason: str, made: Sequence[Attempt]) -> State:
+def shown(state: State, reason: str, attempts: Sequence[Attempt]) -> State:
     """Return the state of a delivery for readers: of a test, the result of its attempt."""
     if state is not State.DISCARDED or reason != TEST_REASON:
         return state
-    return State.DELIVERED if made and not made[-1].error else State.FAILED
+    return State.DELIVERED if attempts and not attempts[-1].error else State.FAILED

@@ -45,7 +45,7 @@ from hookwright_operator.store.sql.paging import Found
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.settle import DROP_OLD_ATTEMPTS, RENEW
 
-KEPT: Final = 50
+KEPT_REPLAYS: Final = 50
 """Replays of an endpoint that are kept; older ones are removed when a new one begins."""
 STEP_ROWS: Final = 5_000
 """Rows that one step of a replay examines at most; of a replay of missed events, events."""
@@ -54,7 +54,7 @@ _now = bindparam("now", type_=BigInteger)
 _uid = bindparam("endpoint", type_=Text)
 _count = bindparam("count", type_=Integer)
 
-_shown = select(
+_replays = select(
     replays.c.id,
     replays.c.endpoint_uid,
     replays.c.state,
@@ -68,17 +68,17 @@ _shown = select(
     replays.c.types,
     replays.c.total_is_exact,
 )
-_RUNNING_FOR = _shown.where(replays.c.endpoint_uid == _uid, is_running)
-_RUNNING = _shown.where(is_running)
-_ONE = _shown.where(replays.c.id == bindparam("id", type_=Text))
-_LATEST = _shown.where(replays.c.endpoint_uid == _uid).order_by(replays.c.id.desc()).limit(KEPT)
+_RUNNING_FOR = _replays.where(replays.c.endpoint_uid == _uid, is_running)
+_RUNNING = _replays.where(is_running)
+_BY_ID = _replays.where(replays.c.id == bindparam("id", type_=Text))
+_LATEST = _replays.where(replays.c.endpoint_uid == _uid).order_by(replays.c.id.desc()).limit(KEPT_REPLAYS)
 _ONE_RUNNING = select(replays).where(replays.c.id == bindparam("id", type_=Text), is_running)
 _TAKEN_UP = _ONE_RUNNING.where(replays.c.reached_id == bindparam("reached_id", type_=Text)).with_for_update(
     skip_locked=True
 )
 _superfluous = (
-    select(replays.c.id).where(replays.c.endpoint_uid == _uid).order_by(replays.c.id.desc()).offset(KEPT)
-).limit(KEPT)
+    select(replays.c.id).where(replays.c.endpoint_uid == _uid).order_by(replays.c.id.desc()).offset(KEPT_REPLAYS)
+).limit(KEPT_REPLAYS)
 _DROP_SUPERFLUOUS = delete(replays).where(replays.c.id.in_(_superfluous), ~is_running)
 
 _BEGIN = insert(replays).on_conflict_do_nothing()
@@ -115,30 +115,30 @@ _COUNT_ONE_MORE = update(events).values(deliveries=events.c.deliveries + 1).wher
 _EXISTING = select(events.c.id).where(events.c.id.in_(select(_ids.c.id))).order_by(events.c.id)
 
 
-def insert_replay(connection: Connection, begun: Replay, *, reached_id: str) -> Replay:
+def insert_replay(connection: Connection, replay: Replay, *, reached_id: str) -> Replay:
     """Insert a replay unless one is running for its endpoint; return the one that runs afterwards.
 
-    The oldest replays of the endpoint are removed if it has more than `KEPT`.
+    The oldest replays of the endpoint are removed if it has more than `KEPT_REPLAYS`.
 
     Args:
         connection: in a transaction.
-        begun: the new replay.
+        replay: the new replay.
         reached_id: the id after which it begins.
     """
     values = {
-        **{column: getattr(begun, column) for column in _PLAIN},
-        "state": begun.state.value,
-        "states": to_json(begun.choice.states).decode(),
-        "types": to_json(begun.choice.types).decode(),
+        **{column: getattr(replay, column) for column in _PLAIN},
+        "state": replay.state.value,
+        "states": to_json(replay.choice.states).decode(),
+        "types": to_json(replay.choice.types).decode(),
         "reached_id": reached_id,
     }
     # The running replay may end between the two statements, and the next replay may begin.
     while not connection.execute(_BEGIN, values).rowcount:
-        running = connection.execute(_RUNNING_FOR, {"endpoint": begun.endpoint_uid}).one_or_none()
+        running = connection.execute(_RUNNING_FOR, {"endpoint": replay.endpoint_uid}).one_or_none()
         if running is not None:
             return _replay(running)
-    connection.execute(_DROP_SUPERFLUOUS, {"endpoint": begun.endpoint_uid})
-    return begun
+    connection.execute(_DROP_SUPERFLUOUS, {"endpoint": replay.endpoint_uid})
+    return replay
 
 
 class ReplayStep(NamedTuple):
@@ -147,12 +147,12 @@ class ReplayStep(NamedTuple):
     Attributes:
         after: the id that the replay had reached before the step.
         ids: the deliveries, or the events of a replay of missed events.
-        reached: the id that the step reaches, None if it is the last one.
+        position: the id that the step reaches, None if it is the last one.
     """
 
     after: str
     ids: Sequence[str]
-    reached: str | None
+    position: str | None
 
 
 def next_step(
@@ -174,7 +174,7 @@ def next_step(
     due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
     if due * 2 > limit:
         return None
-    found = find(
+    result = find(
         connection,
         _choice(job.states, job.types),
         job.endpoint_uid,
@@ -184,9 +184,9 @@ def next_step(
         limit=limit - due,
         rows_at_most=STEP_ROWS,
     )
-    if not found.ids and found.reached == job.reached_id:
+    if not result.ids and result.position == job.reached_id:
         return None
-    return ReplayStep(job.reached_id, found.ids, found.reached)
+    return ReplayStep(job.reached_id, result.ids, result.position)
 
 
 def find(
@@ -232,13 +232,13 @@ def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot:
         number = _deliver(connection, step.ids, job.endpoint_uid, slot=slot, now=now)
     else:
         number = _renew(connection, step.ids, job.endpoint_uid, choice, slot=slot, now=now)
-    done = job.done + number
-    moved = {"done": done, "total": max(job.total, done)}
-    if step.reached is None:
-        moved |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
+    progress = job.done + number
+    values = {"done": progress, "total": max(job.total, progress)}
+    if step.position is None:
+        values |= {"state": ReplayState.COMPLETED.value, "ended_ms": now}
     else:
-        moved |= {"reached_id": step.reached}
-    connection.execute(update(replays).where(replays.c.id == replay_id).values(moved))
+        values |= {"reached_id": step.position}
+    connection.execute(update(replays).where(replays.c.id == replay_id).values(values))
     return number, job.endpoint_uid
 
 
@@ -246,26 +246,27 @@ def _renew(
     connection: Connection, ids: Sequence[str], endpoint_uid: str, choice: Choice, *, slot: int, now: int
 ) -> int:
     """Make deliveries pending that are still in a chosen state; return how many there are."""
-    chosen = connection.execute(_STATES, {"rows": packed_column(ids)}).all()
-    batch = [row for row in chosen if row.endpoint_uid == endpoint_uid and State(row.state) in choice.states]
+    rows = connection.execute(_STATES, {"rows": packed_column(ids)}).all()
+    batch = [row for row in rows if row.endpoint_uid == endpoint_uid and State(row.state) in choice.states]
     if batch:
-        which = {"rows": packed_column([row.id for row in batch])}
-        connection.execute(_RENEW_MANY, {**which, "now": now})
-        connection.execute(DROP_OLD_ATTEMPTS, which)
-        ended = Counter([State(row.state) for row in batch])
-        change = Change(endpoint_uid, delivered=-ended[State.DELIVERED], failed=-ended[State.FAILED])
+        parameters = {"rows": packed_column([row.id for row in batch])}
+        connection.execute(_RENEW_MANY, {**parameters, "now": now})
+        connection.execute(DROP_OLD_ATTEMPTS, parameters)
+        states = Counter([State(row.state) for row in batch])
+        change = Change(endpoint_uid, delivered=-states[State.DELIVERED], failed=-states[State.FAILED])
         add_counts(connection, slot, [change])
     return len(batch)
 
 
 def _deliver(connection: Connection, event_ids: Sequence[str], endpoint_uid: str, *, slot: int, now: int) -> int:
     """Write pending deliveries, due now, of the events that still exist; return how many there are."""
-    which = {"rows": packed_column(event_ids)}
+    parameters = {"rows": packed_column(event_ids)}
     # The update locks the events, so that they are not pruned before this transaction ends.
-    connection.execute(_COUNT_ONE_MORE, which)
-    made = [(delivery_id_like(one), one, endpoint_uid, None) for one in connection.scalars(_EXISTING, which)]
-    write_deliveries(connection, made, slot=slot, now=now)
-    return len(made)
+    connection.execute(_COUNT_ONE_MORE, parameters)
+    existing = connection.scalars(_EXISTING, parameters)
+    delivery_rows = [(delivery_id_like(event_id), event_id, endpoint_uid, None) for event_id in existing]
+    write_deliveries(connection, delivery_rows, slot=slot, now=now)
+    return len(delivery_rows)
 
 
 def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:
@@ -293,7 +294,7 @@ def running(connection: Connection) -> list[Replay]:
 
 def one(connection: Connection, replay_id: str) -> Replay | None:
     """Return a replay, or None if the id is unknown."""
-    row = connection.execute(_ONE, {"id": replay_id}).one_or_none()
+    row = connection.execute(_BY_ID, {"id": replay_id}).one_or_none()
     return _replay(row) if row else None
 
 
@@ -304,8 +305,10 @@ def latest(connection: Connection, endpoint_uid: str) -> list[Replay]:
 
 def _replay(row: Row[*tuple[Any, ...]]) -> Replay:
     # Each round of replays reads all running ones, so a row is unpacked once.
-    id_, uid, state, since, until, total, done, begun, ended, states, types, exact = row
-    return Replay(id_, uid, ReplayState(state), _choice(states, types), since, until, total, done, begun, ended, exact)
+    id_, uid, state, since, until, total, progress, begin_ms, end_ms, states, types, exact = row
+    return Replay(
+        id_, uid, ReplayState(state), _choice(states, types), since, until, total, progress, begin_ms, end_ms, exact
+    )
 
 
 @lru_cache(maxsize=256)

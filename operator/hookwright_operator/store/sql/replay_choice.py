@@ -47,7 +47,7 @@ _of_endpoint = deliveries.c.endpoint_uid == _endpoint
 _of_project = [events.c[name] == bindparam(name, type_=Text) for name in ("namespace", "project")]
 _is_of_types = events.c.type.in_(select(_types.c.type))
 _has_types = exists().where(events.c.id == deliveries.c.event_id, _is_of_types)
-_sent = select(deliveries.c.event_id).where(
+_sent_ids = select(deliveries.c.event_id).where(
     _of_endpoint,
     deliveries.c.id >= bindparam("first_sent", type_=Text),
     deliveries.c.id < bindparam("after_sent", type_=Text),
@@ -59,22 +59,22 @@ class _Search:
 
     Args:
         column: the ids that are searched.
-        examined: the conditions of the index whose rows a stretch examines.
-        chosen: the further conditions of the rows that are chosen.
+        scope: the conditions of the index whose rows a stretch examines.
+        filters: the further conditions of the rows that are chosen.
         of_types: the condition of a choice of event types.
     """
 
     def __init__(
         self,
         column: Column[str],
-        examined: Sequence[ColumnElement[bool]],
-        chosen: Sequence[ColumnElement[bool]],
+        scope: Sequence[ColumnElement[bool]],
+        filters: Sequence[ColumnElement[bool]],
         of_types: ColumnElement[bool],
     ) -> None:
-        in_range = select(column).where(*examined, column > _after, column < _before).order_by(column)
+        in_range = select(column).where(*scope, column > _after, column < _before).order_by(column)
         stretch = in_range.limit(bindparam("rows", type_=Integer)).subquery("stretch")
         self.stretch = select(func.count(), func.max(stretch.c.id))
-        self.matching = in_range.where(*chosen).limit(bindparam("count", type_=Integer))
+        self.matching = in_range.where(*filters).limit(bindparam("count", type_=Integer))
         self.matching_types = self.matching.where(of_types)
 
     def run(
@@ -83,32 +83,32 @@ class _Search:
         """Find the oldest ids of a range; see `find`."""
         matching: Executable = self.matching_types if choice.types else self.matching
         parameters = {**within, "types": packed_column(choice.types)}
-        found: list[str] = []
+        ids: list[str] = []
         after = within["after"]
         while True:
-            asked = min(STRETCH_ROWS, max(4 * limit, _FEWEST), max(1, budget.rows))
-            [(examined, highest)] = run(connection, self.stretch, {**parameters, "after": after, "rows": asked})
-            budget.rows -= examined + 1
-            if examined:
-                which = {"after": after, "before": highest + AFTER_ALL, "count": limit - len(found)}
-                sent = {
+            stretch_rows = min(STRETCH_ROWS, max(4 * limit, _FEWEST), max(1, budget.rows))
+            [(row_count, highest)] = run(connection, self.stretch, {**parameters, "after": after, "rows": stretch_rows})
+            budget.rows -= row_count + 1
+            if row_count:
+                bounds = {"after": after, "before": highest + AFTER_ALL, "count": limit - len(ids)}
+                sent_range = {
                     "first_sent": first_delivery_id(epoch_ms_of(after) - _MARGIN_MS),
                     "after_sent": first_delivery_id(epoch_ms_of(highest) + 1),
                 }
-                found += [name for (name,) in run(connection, matching, {**parameters, **which, **sent})]
-            if len(found) >= limit:
-                return Found(found, found[-1])
-            if examined < asked:
-                return Found(found, None)
+                ids += [name for (name,) in run(connection, matching, {**parameters, **bounds, **sent_range})]
+            if len(ids) >= limit:
+                return Found(ids, ids[-1])
+            if row_count < stretch_rows:
+                return Found(ids, None)
             if budget.rows <= 0:
-                return Found(found, highest)
+                return Found(ids, highest)
             after = highest
 
 
-FAILED: Final = _Search(deliveries.c.id, [_of_endpoint, is_failed], [], _has_types)
-DELIVERED: Final = _Search(deliveries.c.id, [_of_endpoint], [is_delivered], _has_types)
+FAILURES: Final = _Search(deliveries.c.id, [_of_endpoint, is_failed], [], _has_types)
+SUCCESSES: Final = _Search(deliveries.c.id, [_of_endpoint], [is_delivered], _has_types)
 # The deliveries are read once, because their query names no column of an event.
-MISSED: Final = _Search(events.c.id, [], [*_of_project, ~events.c.is_test, events.c.id.not_in(_sent)], _is_of_types)
+MISSES: Final = _Search(events.c.id, [], [*_of_project, ~events.c.is_test, events.c.id.not_in(_sent_ids)], _is_of_types)
 
 
 def find(
@@ -140,16 +140,16 @@ def find(
     namespace, name = project
     within = {"endpoint": endpoint_uid, "namespace": namespace, "project": name, "after": after, "before": before}
     if choice.missed:
-        return MISSED.run(connection, within, choice, limit=limit, budget=RowBudget(rows_at_most))
+        return MISSES.run(connection, within, choice, limit=limit, budget=RowBudget(rows_at_most))
     # The search for delivered ones comes last, because it is the one that can use all rows that others leave.
-    found, left = [], rows_at_most
-    for others, state in reversed(list(enumerate(sorted(choice.states)))):
-        budget = RowBudget(left // (others + 1))
-        left -= budget.rows
-        search = FAILED if state is State.FAILED else DELIVERED
-        found.append(search.run(connection, within, choice, limit=limit, budget=budget))
-        left += max(0, budget.rows)
+    results, remaining = [], rows_at_most
+    for index, state in reversed(list(enumerate(sorted(choice.states)))):
+        budget = RowBudget(remaining // (index + 1))
+        remaining -= budget.rows
+        search = FAILURES if state is State.FAILED else SUCCESSES
+        results.append(search.run(connection, within, choice, limit=limit, budget=budget))
+        remaining += max(0, budget.rows)
     # Above this id, deliveries of one state may be missing.
-    reached = min((one.reached for one in found if one.reached is not None), default=None)
-    ids = sorted(one for part in found for one in part.ids if reached is None or one <= reached)
-    return Found(ids, reached) if len(ids) <= limit else Found(ids[:limit], ids[limit - 1])
+    position = min((result.position for result in results if result.position is not None), default=None)
+    ids = sorted(id_ for result in results for id_ in result.ids if position is None or id_ <= position)
+    return Found(ids, position) if len(ids) <= limit else Found(ids[:limit], ids[limit - 1])

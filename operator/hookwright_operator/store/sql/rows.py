@@ -71,13 +71,13 @@ def rows(parameter: str = "rows", /, **fields: type[Text] | type[Integer]) -> Su
     return select(*columns).subquery(parameter)
 
 
-def among(searched: ColumnElement[str], ids: FromClause) -> ColumnElement[bool]:
+def among(column: ColumnElement[str], ids: FromClause) -> ColumnElement[bool]:
     """Return whether a column has one of many ids. Another condition has chosen the rows, which may be many too.
 
     PostgreSQL hashes the ids once, because IS TRUE prevents a join. A join would compare each row with each id, or read
     all rows of the ids through an index.
     """
-    return searched.in_(select(*ids.c)).is_(true())
+    return column.in_(select(*ids.c)).is_(true())
 
 
 _NAMES: dict[type[Text] | type[Integer], str] = {Text: "TEXT", Integer: "INTEGER", BigInteger: "BIGINT"}

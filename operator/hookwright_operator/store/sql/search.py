@@ -4,8 +4,8 @@ A search has a source of ids and conditions. The source is the most selective on
 few events, the logs of a few endpoints, or all deliveries. The conditions that the source does not cover are checked
 afterwards. Both have a limit on the rows that one page examines, so a page may be short or empty, see `paging`.
 
-A producer can give one id to any number of events. If more than `LISTED` events have an id of the search, or they have
-more than `ROWS` deliveries, the search uses another source, and checks the event of each delivery.
+A producer can give one id to any number of events. If more than `LISTED_EVENTS` events have an id of the search, or
+they have more than `ROWS` deliveries, the search uses another source, and checks the event of each delivery.
 
 Sync functions on a connection.
 """
@@ -25,13 +25,13 @@ from hookwright_operator.store.sql.rows import among, packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
 CHECKED_AT_ONCE: Final = 200
-CHECKED: Final = 1_000
+CHECKED_ROWS: Final = 1_000
 """Deliveries of which one page checks the conditions that its source does not cover."""
-LISTED: Final = 1_000
+LISTED_EVENTS: Final = 1_000
 """Events with one id that a search lists; with more events the page checks each delivery's event."""
-WALKED: Final = 10_000
+WALKED_ROWS: Final = 10_000
 """Rows that one page examines if no index fits."""
-MERGED: Final = 25
+MERGED_LOGS: Final = 25
 """Endpoints whose logs one page merges; with more endpoints the page examines all deliveries."""
 _NO_IDS: Final[dict[str, str | int | None]] = {"message_id": None, "event_id": None, "id": None}
 _TIME: Final = len("dlv_") + 10
@@ -95,10 +95,10 @@ EVENT = select(
 
 
 def page(
-    connection: Connection, wanted: Search, *, limit: int, cursor: str | None = None
+    connection: Connection, query: Search, *, limit: int, cursor: str | None = None
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page of a search, and the cursor of the next page if there may be one."""
-    return _page(connection, wanted, _events(connection, wanted), limit=limit, cursor=cursor)
+    return _page(connection, query, _events(connection, query), limit=limit, cursor=cursor)
 
 
 def event(connection: Connection, event_id: str) -> EventRecord | None:
@@ -108,121 +108,121 @@ def event(connection: Connection, event_id: str) -> EventRecord | None:
 
 
 def deliveries_of(
-    connection: Connection, shown: EventRecord, endpoint_uids: Sequence[str], *, limit: int
+    connection: Connection, record: EventRecord, endpoint_uids: Sequence[str], *, limit: int
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
-    wanted = Search(endpoint_uids, shown.namespace, event_id=shown.id)
-    event_ids = [shown.id] if shown.deliveries <= ROWS else None
-    return _page(connection, wanted, event_ids, limit=limit, cursor=None)
+    query = Search(endpoint_uids, record.namespace, event_id=record.id)
+    event_ids = [record.id] if record.deliveries <= ROWS else None
+    return _page(connection, query, event_ids, limit=limit, cursor=None)
 
 
 def _page(
-    connection: Connection, wanted: Search, event_ids: Collection[str] | None, *, limit: int, cursor: str | None
+    connection: Connection, query: Search, event_ids: Collection[str] | None, *, limit: int, cursor: str | None
 ) -> tuple[list[DeliveryRecord], str | None]:
     """Return one page; ``event_ids`` are the events of the search, or None if they are not listed."""
-    begin, before = _bounds(wanted, cursor)
-    newest = _source(connection, wanted, begin, event_ids)
-    conditions = _conditions(wanted)
+    begin, before = _bounds(query, cursor)
+    newest = _source(connection, query, begin, event_ids)
+    conditions = _conditions(query)
     if event_ids is not None:
         conditions |= _NO_IDS
     is_covered = set(conditions.values()) == {None}
     matching: list[str] = []
-    left = CHECKED
+    remaining = CHECKED_ROWS
     size = limit + 1 if is_covered else max(limit + 1, CHECKED_AT_ONCE)
     while True:
-        ids, reached = newest(before, size)
+        ids, position = newest(before, size)
         matching += ids if is_covered else _checked(connection, ids, conditions)
         if len(matching) > limit:
             following: str | None = matching[limit - 1]
             break
-        left -= len(ids)
-        following = reached if len(ids) < size else ids[-1]
-        if len(ids) < size or is_covered or left <= 0:
+        remaining -= len(ids)
+        following = position if len(ids) < size else ids[-1]
+        if len(ids) < size or is_covered or remaining <= 0:
             break
         before = ids[-1]
     records, ended_at = read.records(connection, matching[:limit])
     # On PostgreSQL a delivery of an earlier statement may have changed meanwhile.
-    return [one for one in records if wanted.state in {None, one.state}], ended_at or following
+    return [record for record in records if query.state in {None, record.state}], ended_at or following
 
 
-def _bounds(wanted: Search, cursor: str | None) -> tuple[str, str]:
+def _bounds(query: Search, cursor: str | None) -> tuple[str, str]:
     """Return the least id of the search, and an id above its greatest one."""
-    begin = "" if wanted.since_ms is None else first_delivery_id(wanted.since_ms)
-    end = AFTER_ALL if wanted.until_ms is None else first_delivery_id(wanted.until_ms + 1)
+    begin = "" if query.since_ms is None else first_delivery_id(query.since_ms)
+    end = AFTER_ALL if query.until_ms is None else first_delivery_id(query.until_ms + 1)
     return begin, min(end, cursor or AFTER_ALL)
 
 
-def _conditions(wanted: Search) -> dict[str, str | int | None]:
+def _conditions(query: Search) -> dict[str, str | int | None]:
     """Return the parameters of `CHECK`; None is no condition."""
     digests = {
-        name: None if text is None else id_digest(wanted.namespace, text)
-        for name, text in (("message_id", wanted.message_id), ("event_id", wanted.event_id))
+        name: None if text is None else id_digest(query.namespace, text)
+        for name, text in (("message_id", query.message_id), ("event_id", query.event_id))
     }
-    return {"type": wanted.event_type, "code": wanted.status_code, **digests, "id": wanted.event_id}
+    return {"type": query.event_type, "code": query.status_code, **digests, "id": query.event_id}
 
 
 def _checked(connection: Connection, ids: Sequence[str], conditions: Mapping[str, str | int | None]) -> list[str]:
     """Return the deliveries that meet the conditions, the newest first."""
-    return [one for (one,) in run(connection, CHECK, {"rows": packed_column(ids), **conditions})] if ids else []
+    return [id_ for (id_,) in run(connection, CHECK, {"rows": packed_column(ids), **conditions})] if ids else []
 
 
-def _events(connection: Connection, wanted: Search) -> Collection[str] | None:
+def _events(connection: Connection, query: Search) -> Collection[str] | None:
     """Return the events of the namespace that have the ids of the search; None if it has none, or if they are many."""
-    conditions = _conditions(wanted)
+    conditions = _conditions(query)
     message_id, event_id = conditions["message_id"], conditions["event_id"]
-    which = {**conditions, "namespace": wanted.namespace, "count": LISTED + 1}
-    for given, statements in ((message_id, [BY_MESSAGE_ID]), (event_id, [BY_EVENT_ID, BY_ID])):
-        if given is None:
+    parameters = {**conditions, "namespace": query.namespace, "count": LISTED_EVENTS + 1}
+    for digest, statements in ((message_id, [BY_MESSAGE_ID]), (event_id, [BY_EVENT_ID, BY_ID])):
+        if digest is None:
             continue
-        listed = [row for statement in statements for row in run(connection, statement, which)]
+        rows = [row for statement in statements for row in run(connection, statement, parameters)]
         totals = {
             id_: total
-            for id_, total, *digests in listed
-            if message_id in {None, digests[0]} and (event_id in {None, digests[1]} or id_ == wanted.event_id)
+            for id_, total, *digests in rows
+            if message_id in {None, digests[0]} and (event_id in {None, digests[1]} or id_ == query.event_id)
         }
-        if len(listed) <= LISTED and sum(totals.values()) <= ROWS:
+        if len(rows) <= LISTED_EVENTS and sum(totals.values()) <= ROWS:
             return totals.keys()
     return None
 
 
 def _source(
-    connection: Connection, wanted: Search, begin: str, event_ids: Collection[str] | None
+    connection: Connection, query: Search, begin: str, event_ids: Collection[str] | None
 ) -> Callable[[str, int], Found]:
     """Return a function that finds the newest ids below an id, at most so many; it uses the most selective source."""
     if event_ids is not None:
-        return partial(_listed, _of_events(connection, wanted, begin, event_ids))
-    if len(wanted.endpoint_uids) <= (MERGED if wanted.state in read.NEWEST else 1):
-        return partial(_merged, connection, wanted, begin=begin, budget=RowBudget())
-    return partial(_walked, connection, wanted, begin=begin, budget=RowBudget(WALKED))
+        return partial(_listed, _of_events(connection, query, begin, event_ids))
+    if len(query.endpoint_uids) <= (MERGED_LOGS if query.state in read.NEWEST else 1):
+        return partial(_merged, connection, query, begin=begin, budget=RowBudget())
+    return partial(_walked, connection, query, begin=begin, budget=RowBudget(WALKED_ROWS))
 
 
-def _of_events(connection: Connection, wanted: Search, begin: str, event_ids: Collection[str]) -> list[str]:
+def _of_events(connection: Connection, query: Search, begin: str, event_ids: Collection[str]) -> list[str]:
     """Return all deliveries of events to the endpoints of a search, the newest first."""
-    which = {"rows": packed_column(event_ids), "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
-    return sorted((one for (one,) in run(connection, OF_EVENTS, which) if one >= begin), reverse=True)
+    parameters = {"rows": packed_column(event_ids), "uids": packed_column(query.endpoint_uids), "state": query.state}
+    return sorted((id_ for (id_,) in run(connection, OF_EVENTS, parameters) if id_ >= begin), reverse=True)
 
 
 def _listed(ids: Sequence[str], before: str, size: int) -> Found:
-    return Found([one for one in ids if one < before][:size], None)
+    return Found([delivery_id for delivery_id in ids if delivery_id < before][:size], None)
 
 
-def _merged(connection: Connection, wanted: Search, before: str, size: int, *, begin: str, budget: RowBudget) -> Found:
+def _merged(connection: Connection, query: Search, before: str, size: int, *, begin: str, budget: RowBudget) -> Found:
     """Search the logs of a few endpoints."""
-    read_log = partial(read.newest, connection, state=wanted.state, budget=budget, begin=begin)
-    logs = [read_log(uid, limit=size, before=before) for uid in wanted.endpoint_uids]
+    read_log = partial(read.newest, connection, state=query.state, budget=budget, begin=begin)
+    logs = [read_log(uid, limit=size, before=before) for uid in query.endpoint_uids]
     ids = sorted((delivery_id for log in logs for delivery_id in log.ids), reverse=True)[:size]
-    reached = max((log.reached for log in logs if log.reached is not None), default=None)
-    return Found(ids, None) if reached is None else up_to(ids, reached)
+    position = max((log.position for log in logs if log.position is not None), default=None)
+    return Found(ids, None) if position is None else up_to(ids, position)
 
 
-def _walked(connection: Connection, wanted: Search, before: str, size: int, *, begin: str, budget: RowBudget) -> Found:
+def _walked(connection: Connection, query: Search, before: str, size: int, *, begin: str, budget: RowBudget) -> Found:
     """Search all deliveries, if no index fits; a page examines a limited number of them."""
-    within = {"begin": begin, "end": before, "uids": packed_column(wanted.endpoint_uids), "state": wanted.state}
-    ids, reached = search(connection, STRETCH, OF_ENDPOINTS, within, limit=size, budget=budget)
-    return Found(ids, None) if reached is None else up_to(ids, _end_of_millisecond(reached, before))
+    within = {"begin": begin, "end": before, "uids": packed_column(query.endpoint_uids), "state": query.state}
+    ids, position = search(connection, STRETCH, OF_ENDPOINTS, within, limit=size, budget=budget)
+    return Found(ids, None) if position is None else up_to(ids, _end_of_millisecond(position, before))
 
 
-def _end_of_millisecond(reached: str, end: str) -> str:
+def _end_of_millisecond(delivery_id: str, end: str) -> str:
     """Return a position at or above an id that does not disclose the id, which may be another tenant's delivery."""
-    position = reached[:_TIME].ljust(len(reached), "Z")
-    return position if position < end else reached
+    position = delivery_id[:_TIME].ljust(len(delivery_id), "Z")
+    return position if position < end else delivery_id

@@ -42,7 +42,7 @@ LOCK = (
     .with_for_update(key_share=True)
 )
 
-_made = rows(
+_attempts = rows(
     "made",
     delivery_id=Text,
     started_ms=BigInteger,
@@ -54,39 +54,39 @@ _made = rows(
     request=Text,
 )
 # An attempt is identified by its delivery, its time and its result, because the store assigns its number.
-STORED = select(_made.c.delivery_id).where(
+STORED_ATTEMPTS = select(_attempts.c.delivery_id).where(
     exists().where(
-        attempts.c.delivery_id == _made.c.delivery_id,
-        *(attempts.c[name] == _made.c[name] for name in ("started_ms", "duration_ms", "status_code")),
+        attempts.c.delivery_id == _attempts.c.delivery_id,
+        *(attempts.c[name] == _attempts.c[name] for name in ("started_ms", "duration_ms", "status_code")),
     )
 )
 _last_number = (
     select(func.coalesce(func.max(attempts.c.number), 0))
-    .where(attempts.c.delivery_id == _made.c.delivery_id)
+    .where(attempts.c.delivery_id == _attempts.c.delivery_id)
     .scalar_subquery()
 )
-INSERT_ATTEMPTS = insert(attempts).from_select([*_made.c.keys(), "number"], select(_made, _last_number + 1))
+INSERT_ATTEMPTS = insert(attempts).from_select([*_attempts.c.keys(), "number"], select(_attempts, _last_number + 1))
 
 
-def _move(ended: Subquery, owner: ColumnElement[str]) -> Update:
+def _move(states: Subquery, owner: ColumnElement[str]) -> Update:
     """Build the statement that ends attempts of deliveries which an owner still has."""
     return (
         update(deliveries)
         .values(
-            state=ended.c.state,
-            due_ms=func.coalesce(ended.c.due_ms, deliveries.c.due_ms),
+            state=states.c.state,
+            due_ms=func.coalesce(states.c.due_ms, deliveries.c.due_ms),
             attempts=deliveries.c.attempts + 1,
             owner=null(),
-            ended_ms=ended.c.ended_ms,
+            ended_ms=states.c.ended_ms,
         )
-        .where(deliveries.c.id == ended.c.id, deliveries.c.owner == owner)
+        .where(deliveries.c.id == states.c.id, deliveries.c.owner == owner)
     )
 
 
 # A delivery with an owner is pending. A condition on the state would make PostgreSQL use the index of pending
 # deliveries, which is full of dead entries.
-_moved = rows("moved", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger)
-MOVE = _move(_moved, bindparam("me", type_=Text)).returning(deliveries.c.id)
+_next_states = rows("moved", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger)
+MOVE = _move(_next_states, bindparam("me", type_=Text)).returning(deliveries.c.id)
 
 _ended_leases = rows("ended_leases", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger, lease=Text)
 MOVE_LEASED = _move(_ended_leases, _ended_leases.c.lease)
@@ -114,15 +114,15 @@ _HASTEN = (
 )
 _RENEW_ONE = RENEW.where(deliveries.c.id == bindparam("delivery_id"))
 
-KEPT: Final = 100
+KEPT_ATTEMPTS: Final = 100
 """Attempts of a delivery that stay when it becomes pending again, the newest ones."""
 
 
 def _drop_old_attempts() -> Delete:
     """Build the statement that deletes the older attempts of deliveries; their numbers are not used again."""
-    numbered = attempts.alias("numbered")
-    last = select(func.max(numbered.c.number)).where(numbered.c.delivery_id == attempts.c.delivery_id)
-    old = attempts.c.number <= last.scalar_subquery() - literal_column(str(KEPT))
+    siblings = attempts.alias("numbered")
+    last = select(func.max(siblings.c.number)).where(siblings.c.delivery_id == attempts.c.delivery_id)
+    old = attempts.c.number <= last.scalar_subquery() - literal_column(str(KEPT_ATTEMPTS))
     return delete(attempts).where(attempts.c.delivery_id.in_(select(_ids.c.id)), old)
 
 
@@ -146,38 +146,40 @@ def settle(
     Returns:
         For each call, the deliveries of all calls whose state did not change; the set is empty except after a loss.
     """
-    if dialect_of(connection).shared:
-        connection.execute(LOCK, _ids_of(one for call in calls for one in call.settlements))
-    made = [one for call in calls for one in _new(connection, call)]
-    states = packed([_next_state(one, now) for one in made])
+    if dialect_of(connection).is_shared:
+        connection.execute(LOCK, _ids_of(settlement for call in calls for settlement in call.settlements))
+    settlements = [settlement for call in calls for settlement in _new(connection, call)]
+    states = packed([_next_state(settlement, now) for settlement in settlements])
     moved_ids = {row[0] for row in run(connection, MOVE, {"moved": states, "me": owner})}
-    moved = [one for one in made if one.delivery_id in moved_ids]
-    unmoved: frozenset[str] = frozenset()
-    if len(moved) < len(made):
-        unmoved = frozenset([one.delivery_id for one in made if one.delivery_id not in moved_ids])
-        existing = {row[0] for row in run(connection, LOCK, _ids_of(made))}
-        made = [one for one in made if one.delivery_id in existing]
-    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(made)})
-    add_counts(connection, slot, _changes(made, moved))
-    return [unmoved] * len(calls)
+    state_changes = [settlement for settlement in settlements if settlement.delivery_id in moved_ids]
+    unchanged_ids: frozenset[str] = frozenset()
+    if len(state_changes) < len(settlements):
+        unchanged_ids = frozenset(
+            [settlement.delivery_id for settlement in settlements if settlement.delivery_id not in moved_ids]
+        )
+        existing = {row[0] for row in run(connection, LOCK, _ids_of(settlements))}
+        settlements = [settlement for settlement in settlements if settlement.delivery_id in existing]
+    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(settlements)})
+    add_counts(connection, slot, _changes(settlements, state_changes))
+    return [unchanged_ids] * len(calls)
 
 
-def settle_leases(connection: Connection, leased: Sequence[tuple[Settlement, str]], *, slot: int, now: int) -> None:
+def settle_leases(connection: Connection, leases: Sequence[tuple[Settlement, str]], *, slot: int, now: int) -> None:
     """Record the attempts of messages, and set the next state of their deliveries.
 
     Args:
         connection: in a transaction that has locked the deliveries.
-        leased: each settlement with the present owner of its delivery, which is a lease.
+        leases: each settlement with the present owner of its delivery, which is a lease.
         slot: the slot of this replica's counters.
         now: when the deliveries ended.
     """
-    if not leased:
+    if not leases:
         return
-    made = [settlement for settlement, _ in leased]
-    states = packed([(*_next_state(settlement, now), owner) for settlement, owner in leased])
+    settlements = [settlement for settlement, _ in leases]
+    states = packed([(*_next_state(settlement, now), owner) for settlement, owner in leases])
     run(connection, MOVE_LEASED, {"ended_leases": states})
-    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(made)})
-    add_counts(connection, slot, _changes(made, made))
+    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(settlements)})
+    add_counts(connection, slot, _changes(settlements, settlements))
 
 
 def _new(connection: Connection, call: Settlements) -> Sequence[Settlement]:
@@ -189,29 +191,29 @@ def _new(connection: Connection, call: Settlements) -> Sequence[Settlement]:
     """
     if not call.again:
         return call.settlements
-    stored = {delivery_id for (delivery_id,) in run(connection, STORED, {"made": _attempt_rows(call.settlements)})}
-    return [one for one in call.settlements if one.delivery_id not in stored]
+    stored_ids = {id_ for (id_,) in run(connection, STORED_ATTEMPTS, {"made": _attempt_rows(call.settlements)})}
+    return [settlement for settlement in call.settlements if settlement.delivery_id not in stored_ids]
 
 
-def _changes(made: Sequence[Settlement], moved: Sequence[Settlement]) -> list[Change]:
+def _changes(settlements: Sequence[Settlement], state_changes: Sequence[Settlement]) -> list[Change]:
     """Sum up the changes of the counters."""
-    ended = Counter([(one.endpoint_uid, one.state) for one in moved])
+    numbers = Counter([(settlement.endpoint_uid, settlement.state) for settlement in state_changes])
     latest: dict[str, tuple[int, int]] = {}
-    for one in made:
-        attempt = one.attempt.started_ms, one.attempt.status_code
-        latest[one.endpoint_uid] = max(latest.get(one.endpoint_uid, attempt), attempt)
+    for settlement in settlements:
+        attempt = settlement.attempt.started_ms, settlement.attempt.status_code
+        latest[settlement.endpoint_uid] = max(latest.get(settlement.endpoint_uid, attempt), attempt)
     return [
-        Change(uid, 0, ended[uid, State.DELIVERED], ended[uid, State.FAILED], 0, *attempt)
+        Change(uid, 0, numbers[uid, State.DELIVERED], numbers[uid, State.FAILED], 0, *attempt)
         for uid, attempt in latest.items()
     ]
 
 
 def _ids_of(settlements: Iterable[Settlement]) -> dict[str, str]:
-    return {"rows": packed_column([one.delivery_id for one in settlements])}
+    return {"rows": packed_column([settlement.delivery_id for settlement in settlements])}
 
 
 def _attempt_rows(settlements: Sequence[Settlement]) -> str:
-    return packed([(one.delivery_id, *_recorded(one.attempt)) for one in settlements])
+    return packed([(settlement.delivery_id, *_recorded(settlement.attempt)) for settlement in settlements])
 
 
 def _recorded(attempt: Attempt) -> tuple[int | str | None, ...]:
@@ -234,15 +236,15 @@ def retry(connection: Connection, delivery_id: str, *, slot: int, now: int) -> t
     A pending delivery keeps the number of its attempts. A discarded delivery does not change, nor one that a replica
     has claimed: its attempt is under way, or it waits in the replica's memory and is due already.
     """
-    found = connection.execute(_STATE, {"id": delivery_id}).one_or_none()
-    if found is None:
+    row = connection.execute(_STATE, {"id": delivery_id}).one_or_none()
+    if row is None:
         return None
-    state = State(found.state)
+    state = State(row.state)
     if state is State.PENDING:
         connection.execute(_HASTEN, {"delivery_id": delivery_id, "now": now})
     if state in {State.DELIVERED, State.FAILED}:
         connection.execute(_RENEW_ONE, {"delivery_id": delivery_id, "now": now})
         connection.execute(DROP_OLD_ATTEMPTS, {"rows": packed_column([delivery_id])})
-        delivered = int(state is State.DELIVERED)
-        add_counts(connection, slot, [Change(found.endpoint_uid, delivered=-delivered, failed=delivered - 1)])
-    return state, found.endpoint_uid
+        was_delivered = int(state is State.DELIVERED)
+        add_counts(connection, slot, [Change(row.endpoint_uid, delivered=-was_delivered, failed=was_delivered - 1)])
+    return state, row.endpoint_uid

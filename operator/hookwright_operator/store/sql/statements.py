@@ -29,9 +29,9 @@ def run(connection: Connection, statement: Executable, parameters: Mapping[str, 
     """Run a statement that exists once in the process, with parameters of types that the driver accepts."""
     if not dialect_of(connection).direct:
         return connection.execute(statement, parameters)
-    spelled = _spelled(statement)
-    values = [parameters.get(name, spelled.constants[name]) for name in spelled.names]
-    return driver_of(connection).execute(spelled.sql, values)
+    form = _spelled(statement)
+    values = [parameters.get(name, form.constants[name]) for name in form.names]
+    return driver_of(connection).execute(form.sql, values)
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
@@ -57,5 +57,5 @@ _SQLITE: Final = dialect(paramstyle="qmark")
 
 @cache
 def _spelled(statement: Executable) -> _Spelled:
-    compiled = cast("Any", statement).compile(dialect=_SQLITE)
-    return _Spelled(str(compiled), tuple(compiled.positiontup), compiled.params)
+    compilation = cast("Any", statement).compile(dialect=_SQLITE)
+    return _Spelled(str(compilation), tuple(compilation.positiontup), compilation.params)

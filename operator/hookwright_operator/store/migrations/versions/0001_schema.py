@@ -117,14 +117,14 @@ def _create_deliveries() -> None:
         sa.Column("owner", Key),
         sa.Column("ended_ms", sa.BigInteger),
     )
-    pending, failed, done = "state = 'pending'", "state = 'failed'", "state IN ('delivered', 'discarded')"
+    is_pending, is_failed, is_done = "state = 'pending'", "state = 'failed'", "state IN ('delivered', 'discarded')"
     # Of two indexes that serve a query alike, SQLite uses the one that was created last. So the partial ones follow.
     _index("deliveries_log", "deliveries", "endpoint_uid", "id")
     _index("deliveries_by_event", "deliveries", "event_id", "endpoint_uid")
-    _index("deliveries_to_claim", "deliveries", "endpoint_uid", "due_ms", "id", condition=pending)
-    _index("deliveries_failed_log", "deliveries", "endpoint_uid", "id", condition=failed)
-    _index("deliveries_failed_by_age", "deliveries", "ended_ms", condition=failed)
-    _index("deliveries_done_by_age", "deliveries", "ended_ms", condition=done)
+    _index("deliveries_to_claim", "deliveries", "endpoint_uid", "due_ms", "id", condition=is_pending)
+    _index("deliveries_failed_log", "deliveries", "endpoint_uid", "id", condition=is_failed)
+    _index("deliveries_failed_by_age", "deliveries", "ended_ms", condition=is_failed)
+    _index("deliveries_done_by_age", "deliveries", "ended_ms", condition=is_done)
     _table(
         "attempts",
         _key("delivery_id"),
