@@ -96,7 +96,7 @@ class Housekeeping:
             # shows it.
             missing -= await uids_of(self.kube, "WebhookEndpoint", ())
             plan = plan_orphans(missing, since, now_ms=now, grace_ms=self.orphan_grace_ms)
-        await self.store.orphans.record(new=plan.new, former=plan.ended, now_ms=now)
+        await self.store.orphans.record(new=plan.new, former=plan.former, now_ms=now)
         for uid in plan.new - plan.expired:
             log.warning("endpoint missing in the cluster, keeping its pending deliveries", endpoint=uid)
         for uid in plan.expired:
