@@ -53,9 +53,9 @@ class AuditLog:
             deliveries: ids of the messages that a consumer settled. These lines have an allowance of their own, so
                 that consumers do not use up the lines of other acts.
         """
-        where = {"organization": organization, "project": project, "target": target}
-        named = {name: value for name, value in where.items() if value}
-        fields = {"action": action, "outcome": "success", "actor": actor, "client": client, **named}
+        names = {"organization": organization, "project": project, "target": target}
+        present = {name: value for name, value in names.items() if value}
+        fields = {"action": action, "outcome": "success", "actor": actor, "client": client, **present}
         if deliveries is None:
             self._write(organization, **fields)
             return

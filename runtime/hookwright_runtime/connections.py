@@ -55,12 +55,12 @@ class ConnectionBounds:
     Attributes:
         total: of all clients.
         per_address: of one client address, or of one /64 network of IPv6 addresses.
-        trusted: networks of proxies, whose connections carry many clients: only the total bounds them.
+        proxies: networks of proxies, whose connections carry many clients: only the total bounds them.
     """
 
     total: int
     per_address: int
-    trusted: tuple[Network, ...] = ()
+    proxies: tuple[Network, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -141,8 +141,8 @@ class Connections(Generic[C]):
         return Leaving(connection, reason)
 
     def _holder(self, peer: str | None) -> Holder[C]:
-        address, trusted = _address(peer, self._bounds.trusted)
-        limit = math.inf if trusted else self._bounds.per_address
+        address, is_proxy = _address(peer, self._bounds.proxies)
+        limit = math.inf if is_proxy else self._bounds.per_address
         return self._holders.get(address) or Holder(address, limit)
 
 
@@ -151,7 +151,7 @@ def client_group(peer: str | None) -> str:
     return _address(peer, ())[0]
 
 
-def _address(peer: str | None, trusted: tuple[Network, ...]) -> tuple[str, bool]:
+def _address(peer: str | None, proxies: tuple[Network, ...]) -> tuple[str, bool]:
     """Return what the connections of a peer are counted under, and whether the peer is a trusted proxy."""
     try:
         address = ipaddress.ip_address((peer or "").partition("%")[0])
@@ -159,7 +159,7 @@ def _address(peer: str | None, trusted: tuple[Network, ...]) -> tuple[str, bool]
         return _UNKNOWN, False
     if address.version == 6:
         address = address.ipv4_mapped or address
-    if any(address.version == network.version and address in network for network in trusted):
+    if any(address.version == network.version and address in network for network in proxies):
         return str(address), True
     if address.version == 4:
         return str(address), False

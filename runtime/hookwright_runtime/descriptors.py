@@ -10,24 +10,24 @@ _LARGEST: Final = 1_048_576
 """The limit is raised to this value at most: some systems allow 2**30, and tables grow with the limit."""
 
 
-def ensure_open_files(needed: int, *, bounds: str) -> None:
+def ensure_open_files(files: int, *, bounds: str) -> None:
     """Raise the soft limit of open files to the hard limit, and check that it suffices.
 
     Args:
-        needed: the files that the process has open if each of its uses is at its bound.
+        files: the files that the process has open if each of its uses is at its bound.
         bounds: the settings whose smaller values need fewer.
 
     Raises:
-        SettingsError: the hard limit is below ``needed``.
+        SettingsError: the hard limit is below ``files``.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _LARGEST if hard == resource.RLIM_INFINITY else min(hard, _LARGEST)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = _LARGEST if hard == resource.RLIM_INFINITY else min(hard, _LARGEST)
+    if soft != resource.RLIM_INFINITY and soft < target:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
+    if soft != resource.RLIM_INFINITY and soft < files:
         raise SettingsError(
-            f"the system allows this process {soft} open files; it needs {needed}: raise the limit of open files "
+            f"the system allows this process {soft} open files; it needs {files}: raise the limit of open files "
             f"(ulimit -Hn), or lower {bounds}"
         )

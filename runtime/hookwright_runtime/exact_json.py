@@ -70,10 +70,10 @@ def _checked_integer(text: str) -> int | str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    named = dict(pairs)
-    if len(named) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise _RepeatedNameError
-    return named
+    return fields
 
 
 def _constant(_: str) -> NoReturn:
@@ -114,13 +114,13 @@ def loads(raw: bytes) -> Any:
 Check = Callable[[int, bytes], None]
 
 
-def items(raw: bytes, check: Check | None = None, most: int = 0) -> tuple[int, Iterator[Any]]:
+def items(raw: bytes, check: Check | None = None, limit: int = 0) -> tuple[int, Iterator[Any]]:
     """Return how many items a JSON array has, and each item as `loads` returns it, decoded when it is its turn.
 
     Args:
         raw: the text of the array.
         check: called with the index and the text of each object or array before it is decoded; it may raise an error.
-        most: values that ``check`` accepts; the text of an item with more may be longer than the item.
+        limit: values that ``check`` accepts; the text of an item with more may be longer than the item.
 
     Raises:
         JsonError: as `loads`, also while the items are decoded; or the text is not an array.
@@ -132,10 +132,10 @@ def items(raw: bytes, check: Check | None = None, most: int = 0) -> tuple[int, I
         raise _explained(error, raw) from None
     if not isinstance(whole, list):
         raise JsonError("it is not an array")
-    return len(whole), _items(text, len(whole), raw, check, most)
+    return len(whole), _items(text, len(whole), raw, check, limit)
 
 
-def _items(text: str, number: int, raw: bytes, check: Check | None, most: int) -> Iterator[Any]:
+def _items(text: str, number: int, raw: bytes, check: Check | None, limit: int) -> Iterator[Any]:
     decode, at = _decoder_of(raw).raw_decode, text.index("[") + 1
     try:
         for index in range(number):
@@ -143,7 +143,7 @@ def _items(text: str, number: int, raw: bytes, check: Check | None, most: int) -
             assert between is not None
             start = between.end()
             if check is not None and text[start] in "[{":
-                check(index, text[start : end_of_value(text, start, most)].encode())
+                check(index, text[start : end_of_value(text, start, limit)].encode())
             item, at = decode(text, start)
             yield item
     except ValueError as error:
@@ -190,8 +190,8 @@ def digest(value: object, text: bytes) -> int:
         value = json.loads(text, parse_float=str, parse_int=str)
     elif _MARKED_NUMBER.search(text):
         value = json.loads(text)
-    ordered = _in_order(value)
-    return int.from_bytes(hashlib.blake2b(ordered.encode(), digest_size=8).digest(), signed=True)
+    normal_form = _in_order(value)
+    return int.from_bytes(hashlib.blake2b(normal_form.encode(), digest_size=8).digest(), signed=True)
 
 
 def dumps(value: object) -> bytes:
@@ -225,13 +225,13 @@ def _place(text: str, at: int | None) -> str:
 def _repeated_name(text: str) -> int | None:
     """Return the position of the first name that its object has already; None if it is far from the beginning."""
     objects: list[set[str]] = []
-    for at, found in _found(_BRACE_OR_NAME, text):
-        if found == "{":
+    for at, part in _found(_BRACE_OR_NAME, text):
+        if part == "{":
             objects.append(set())
-        elif found == "}":
+        elif part == "}":
             objects.pop()
         else:
-            name = json.loads(found) if "\\" in found else found[1:-1]
+            name = json.loads(part) if "\\" in part else part[1:-1]
             if name in objects[-1]:
                 return at
             objects[-1].add(name)

@@ -27,10 +27,10 @@ class HeldAnswer(Response):
         headers: of the answer.
     """
 
-    def __init__(self, body: bytes, held: ExitStack, **headers: str) -> None:
+    def __init__(self, body: bytes, places: ExitStack, **headers: str) -> None:
         super().__init__(body, headers=headers, media_type="application/json")
         # Also for an answer that is never sent.
-        self._leave = weakref.finalize(self, held.close)
+        self._leave = weakref.finalize(self, places.close)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send the answer.

@@ -29,16 +29,16 @@ def least_size(text: bytes) -> int:
     return len(text) - spaces - text.count(b"\\") - 4 * text.count(b"\\u")
 
 
-def end_of_value(text: str, at: int, most: int) -> int:
+def end_of_value(text: str, at: int, limit: int) -> int:
     """Return where the object or array ends that begins at a position.
 
     Args:
         text: JSON.
         at: where the object or array begins.
-        most: values; if it has so many arrays and objects, the result may be the end of the text.
+        limit: values; if it has so many arrays and objects, the result may be the end of the text.
     """
     depth = 0
-    for _ in range(2 * most):
+    for _ in range(2 * limit):
         match = _BRACKET.match(text, at)
         if match is None:
             break

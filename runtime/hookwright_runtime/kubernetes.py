@@ -54,7 +54,7 @@ class Fence(Protocol):
 def _login() -> kopf.ConnectionInfo:
     settings = kopf.OperatorSettings()
     try:
-        found = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
+        connection = kopf.login_with_service_account(settings=settings) or kopf.login_with_kubeconfig(settings=settings)
     except kopf.LoginError as error:
         raise KubeError(f"no cluster: {error}") from None
     except OSError as error:
@@ -64,9 +64,9 @@ def _login() -> kopf.ConnectionInfo:
         raise KubeUnavailable(
             f"credentials of the cluster cannot be read: kubeconfig or token is malformed ({type(error).__name__})"
         ) from None
-    if found is None:
+    if connection is None:
         raise KubeError("no cluster: set KUBECONFIG, or run inside a pod that has a ServiceAccount")
-    return found
+    return connection
 
 
 class KubernetesClient:
@@ -109,9 +109,9 @@ class KubernetesClient:
 
     def within(self, fence: Fence) -> Self:
         """Return a client with the same connections that writes only if a fence allows it."""
-        fenced = copy(self)
-        fenced._fence = fence  # noqa: SLF001 - an instance of the same class
-        return fenced
+        client = copy(self)
+        client._fence = fence  # noqa: SLF001 - an instance of the same class
+        return client
 
     async def close(self) -> None:
         """Close the connections."""
@@ -123,14 +123,14 @@ class KubernetesClient:
 
     async def pages(self, path: str, **params: str) -> AsyncGenerator[Object]:
         """Yield the pages of a list; a page has at most `MOST_OBJECTS`, and at most `PAGE_BYTES` or one object."""
-        wanted = {**params, "limit": str(MOST_OBJECTS)}
+        query = {**params, "limit": str(MOST_OBJECTS)}
         seconds = self._session.timeout.total
         timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=seconds)
         while True:
-            page = await self._request("GET", path, params=wanted, timeout=timeout)
+            page = await self._request("GET", path, params=query, timeout=timeout)
             yield page
-            wanted["continue"] = page["metadata"].get("continue", "")
-            if not wanted["continue"]:
+            query["continue"] = page["metadata"].get("continue", "")
+            if not query["continue"]:
                 return
 
     @asynccontextmanager
@@ -175,9 +175,9 @@ class KubernetesClient:
         Raises:
             KubeError: 409, another object has this name, or the object has another state.
         """
-        wanted = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
+        preconditions = {"uid": uid} | ({"resourceVersion": resource_version} if resource_version else {})
         try:
-            return await self._request("DELETE", path, body={"preconditions": wanted})
+            return await self._request("DELETE", path, body={"preconditions": preconditions})
         except KubeError as error:
             if error.status != 404:
                 raise
@@ -224,13 +224,13 @@ class KubernetesClient:
     async def _send(
         self, method: str, path: str, body: aiohttp.JsonPayload | None, options: Mapping[str, Any]
     ) -> Object:
-        sent: list[bool] = []
+        marks: list[bool] = []
         try:
-            async with self._open(method, path, data=body, trace_request_ctx=sent, **options) as answer:
+            async with self._open(method, path, data=body, trace_request_ctx=marks, **options) as answer:
                 return await _object(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             away = f"{method} {path}: the API server does not answer ({type(error).__name__})"
-            raise KubeUnavailable(away, outcome_unknown=bool(sent) and _writes(method)) from error
+            raise KubeUnavailable(away, outcome_unknown=bool(marks) and _writes(method)) from error
 
     @asynccontextmanager
     async def _open(

@@ -55,11 +55,11 @@ class Pager:
         return await self._page(request, handler, int(query["limit"] or MOST_OBJECTS))
 
     async def _page(
-        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, wanted: int
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType, limit: int
     ) -> aiohttp.ClientResponse:
         path = request.url.path
         while True:
-            number = min(wanted, self._fitting.get(path, MOST_OBJECTS))
+            number = min(limit, self._fitting.get(path, MOST_OBJECTS))
             request.url = request.url.update_query(limit=str(number))
             answer = await handler(request)
             if answer.status != 200 or not isinstance(answer, Page):
@@ -108,11 +108,11 @@ def _trimmed_line(line: bytes, trim: Trim) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-async def _read(content: aiohttp.StreamReader, most: int | None) -> bytes | None:
+async def _read(content: aiohttp.StreamReader, limit: int | None) -> bytes | None:
     """Return the body, or None as soon as it exceeds the limit of bytes."""
     body = bytearray()
     async for chunk in content.iter_any():
         body += chunk
-        if most is not None and len(body) > most:
+        if limit is not None and len(body) > limit:
             return None
     return bytes(body)

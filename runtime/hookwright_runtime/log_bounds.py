@@ -50,20 +50,20 @@ class LogBound:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._burst, self._rate, self._report, self._clock = burst, rate, report, clock
-        self._left: dict[str, tuple[float, float]] = {}
+        self._room: dict[str, tuple[float, float]] = {}
         self._forget_at = float("-inf")
         self._omitted: Counter[str] = Counter()
 
-    def take(self, holder: str, wanted: int = 1) -> int:
+    def take(self, holder: str, count: int = 1) -> int:
         """Return how many of the wanted entries the holder may log now."""
         now = self._clock()
-        left = self._left_at(holder, now)
-        granted = min(wanted, int(left))
-        if len(self._left) >= _HOLDERS and now >= self._forget_at:
-            self._left = {name: value for name, value in self._left.items() if self._left_at(name, now) < self._burst}
+        room = self._room_at(holder, now)
+        grant = min(count, int(room))
+        if len(self._room) >= _HOLDERS and now >= self._forget_at:
+            self._room = {name: value for name, value in self._room.items() if self._room_at(name, now) < self._burst}
             self._forget_at = now + _REPORT_SECONDS
-        self._left[holder] = (left - granted, now)
-        return granted
+        self._room[holder] = (room - grant, now)
+        return grant
 
     def allow(self, holder: str) -> bool:
         """Return whether the holder may log an entry now; count the entry as omitted otherwise."""
@@ -76,10 +76,10 @@ class LogBound:
 
     def flush(self) -> None:
         """Report the omitted entries now."""
-        omitted, self._omitted = self._omitted, Counter()
-        for holder, count in omitted.items():
+        omissions, self._omitted = self._omitted, Counter()
+        for holder, count in omissions.items():
             self._report(holder, count)
 
-    def _left_at(self, holder: str, now: float) -> float:
-        left, since = self._left.get(holder, (float(self._burst), now))
-        return min(self._burst, left + (now - since) * self._rate)
+    def _room_at(self, holder: str, now: float) -> float:
+        room, since = self._room.get(holder, (float(self._burst), now))
+        return min(self._burst, room + (now - since) * self._rate)

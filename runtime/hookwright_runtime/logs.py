@@ -18,7 +18,7 @@ def escape_controls(_: object, __: str, entry: structlog.typing.EventDict) -> st
 def _printable(text: str) -> str:
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
@@ -29,7 +29,7 @@ def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
         level: the lowest level that is shown, such as ``info``.
         quiet: loggers of libraries that log warnings and errors only.
     """
-    shared: list[structlog.typing.Processor] = [
+    chain: list[structlog.typing.Processor] = [
         # The id of the current request.
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -50,14 +50,14 @@ def configure(*, form: str, level: str, quiet: Sequence[str] = ()) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render]
+            foreign_pre_chain=chain, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render]
         )
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     for name in quiet:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*chain, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         cache_logger_on_first_use=True,

@@ -89,9 +89,9 @@ class Places:
 
     def release(self, holder: str, weight: int = 1) -> None:
         """Stop counting what `take` counted."""
-        left = self._counts.pop(holder) - weight
-        if left:
-            self._counts[holder] = left
+        remaining = self._counts.pop(holder) - weight
+        if remaining:
+            self._counts[holder] = remaining
         self.count -= weight
 
     async def acquire(self, holder: str, weight: int = 1) -> ExitStack:
@@ -177,9 +177,9 @@ class Places:
 
     def _return(self, holder: str) -> None:
         self._free += 1
-        left = self._held.pop(holder) - 1
-        if left:
-            self._held[holder] = left
+        remaining = self._held.pop(holder) - 1
+        if remaining:
+            self._held[holder] = remaining
         self._line_up(holder)
         self._admit()
 

@@ -119,9 +119,9 @@ def code_of(status: int) -> Code:
     return _CODE_OF.get(status, Code.INTERNAL_ERROR if status >= 500 else Code.BAD_REQUEST)
 
 
-def known_code(written: object) -> Code | None:
+def known_code(code: object) -> Code | None:
     """Return the code of a problem document of another process; None if this version does not know it."""
-    return Code(written) if isinstance(written, str) and written in CODES else None
+    return Code(code) if isinstance(code, str) and code in CODES else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +177,18 @@ class ProblemError(HookwrightError):
         return to_json(document)
 
 
-async def send_problem(send: Send, problem: ProblemError, *, more: bool = False) -> None:
-    """Answer a request with a problem document; with ``more``, the caller ends the answer."""
+async def send_problem(send: Send, problem: ProblemError, *, has_more: bool = False) -> None:
+    """Answer a request with a problem document; with ``has_more``, the caller ends the answer."""
     body = problem.body()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": str(len(body)), **problem.headers}
     raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body, "more_body": more})
+    await send({"type": "http.response.body", "body": body, "more_body": has_more})
 
 
-def not_found(what: str) -> ProblemError:
-    """Return a 404 for an object that does not exist or that the caller may not see: ``what`` names it."""
-    return ProblemError(404, f"{what} does not exist")
+def not_found(subject: str) -> ProblemError:
+    """Return a 404 for an object that does not exist or that the caller may not see: ``subject`` names it."""
+    return ProblemError(404, f"{subject} does not exist")
 
 
 def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:

@@ -60,7 +60,7 @@ class Listener:
         self.lingering = 0
 
 
-_NOTHING: Final = 0
+_NO_REQUEST: Final = 0
 _HEAD: Final = 1
 _BODY: Final = 2
 """What the next byte of a connection belongs to; integers, because an enumeration costs 1 % of a request."""
@@ -89,7 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.write_deadline = math.inf
         self._listener = listener
         self._holder: Holder[BoundedProtocol] | None = None
-        self._reading = _NOTHING
+        self._reading = _NO_REQUEST
         # Bytes since a head was complete or a piece of a body came.
         self._without_progress = 0
         self._refusal: Refusal | None = None
@@ -100,17 +100,17 @@ class BoundedProtocol(HttpToolsProtocol):
         """Admit the connection, or refuse it."""
         super().connection_made(transport)
         self.deadline = self.loop.time() + HEAD_SECONDS
-        added = self._listener.connections.add(self, self.client[0] if self.client else None)
-        if isinstance(added, ExceededBound):
+        admission = self._listener.connections.add(self, self.client[0] if self.client else None)
+        if isinstance(admission, ExceededBound):
             self._listener.lingering += 1
             if self._listener.lingering > MOST_LINGERING:
                 self._listener.refused.note(refusals.TOTAL_FULL.reason)
                 self._refusal = refusals.TOTAL_FULL
                 transport.abort()
             else:
-                self._refuse(refusals.ADDRESS_FULL if added is ExceededBound.ADDRESS else refusals.TOTAL_FULL)
+                self._refuse(refusals.ADDRESS_FULL if admission is ExceededBound.ADDRESS else refusals.TOTAL_FULL)
             return
-        self._holder, leaving = added
+        self._holder, leaving = admission
         if leaving is not None:
             leaving.connection.make_room(leaving.reason)
 
@@ -247,7 +247,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
         if self._holder is not None:
             self._holder.arriving.pop(self, None)
-        self._reading = _NOTHING
+        self._reading = _NO_REQUEST
         self._without_progress = 0
         if self.cycle.response_complete:
             self._rest()
@@ -273,7 +273,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         if self._reading is _BODY:
             self.deadline = self.loop.time() + HEAD_SECONDS
-        elif self._reading is _NOTHING:
+        elif self._reading is _NO_REQUEST:
             self.deadline = self.loop.time() + IDLE_SECONDS
         if self._holder is not None:
             self._holder.arriving.pop(self, None)

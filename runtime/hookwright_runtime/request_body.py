@@ -58,8 +58,8 @@ class Bodies:
             ) from None
 
     async def _collect(self, receive: Receive, holder: str, limit: int) -> bytes:
-        piece, more = _piece(await receive())
-        if not more:
+        piece, has_more = _piece(await receive())
+        if not has_more:
             if len(piece) > limit:
                 raise _over(limit)
             return piece
@@ -71,9 +71,9 @@ class Bodies:
                 self._count(holder, len(piece))
                 size += len(piece)
                 pieces.append(piece)
-                if not more:
+                if not has_more:
                     return b"".join(pieces)
-                piece, more = _piece(await receive())
+                piece, has_more = _piece(await receive())
         finally:
             if size:
                 self._arriving.release(holder, size)

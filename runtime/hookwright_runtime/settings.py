@@ -24,7 +24,7 @@ def _duration(value: object) -> object:
 
 COMMAS = BeforeValidator(_split)
 """Splits a text at its commas."""
-Listed = Annotated[tuple[str, ...], NoDecode, COMMAS]
+TextList = Annotated[tuple[str, ...], NoDecode, COMMAS]
 Networks = Annotated[tuple[Network, ...], NoDecode, COMMAS]
 Length = Annotated[timedelta, BeforeValidator(_duration)]
 
@@ -45,7 +45,7 @@ class ProcessSettings(BaseSettings):
         description="Namespace of users, session keys and ended sessions, and of nothing else; the API reads Secrets "
         "only there. By default HOOKWRIGHT_NAMESPACE with the suffix -users.",
     )
-    watch_namespaces: Listed = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
+    watch_namespaces: TextList = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
     allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
     log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
     log_level: str = Field(
@@ -54,9 +54,9 @@ class ProcessSettings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_users_namespace(cls, given: dict[str, Any]) -> dict[str, Any]:
-        installation = given.get("namespace") or cls.model_fields["namespace"].default
-        return {"users_namespace": users_namespace(installation), **given}
+    def _name_users_namespace(cls, values: dict[str, Any]) -> dict[str, Any]:
+        installation = values.get("namespace") or cls.model_fields["namespace"].default
+        return {"users_namespace": users_namespace(installation), **values}
 
     @classmethod
     def load(cls) -> Self:

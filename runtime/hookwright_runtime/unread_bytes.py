@@ -32,13 +32,13 @@ class UnreadBytes(Generic[C]):
         self.remove(connection)
         self._held[connection] = address, size
         self._of_address[address] += size
-        closed: list[C] = []
+        closing: list[C] = []
         while self.total > self._bound:
             ((fullest, _),) = self._of_address.most_common(1)
-            oldest = next(one for one, (held_by, _) in self._held.items() if held_by == fullest)
+            oldest = next(candidate for candidate, (held_by, _) in self._held.items() if held_by == fullest)
             self.remove(oldest)
-            closed.append(oldest)
-        return closed
+            closing.append(oldest)
+        return closing
 
     def remove(self, connection: C) -> None:
         """Remove a connection that was read, or that has ended."""

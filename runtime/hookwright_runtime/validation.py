@@ -50,9 +50,9 @@ def query_of(model: type[R], query: Mapping[str, Any]) -> R:
         ProblemError: 422 with each fault.
     """
     # Of thousands of unknown names, few are looked at; one is enough for the refusal.
-    given = ((name, value) for name, value in query.items() if value not in (None, ""))
+    pairs = ((name, value) for name, value in query.items() if value not in (None, ""))
     try:
-        return model.model_validate(dict(islice(given, len(model.model_fields) + MAX_FAULTS)))
+        return model.model_validate(dict(islice(pairs, len(model.model_fields) + MAX_FAULTS)))
     except ValidationError as error:
         raise from_validation(error.errors(include_url=False, include_input=False)) from None
 
@@ -62,15 +62,15 @@ def from_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
 
     The request's content is never repeated: it may be a password or a URL with a credential.
     """
-    listed = list(islice(errors, MAX_FAULTS))
-    return invalid(*(_fault(error) for error in listed if not _follows(error, listed)))
+    reports = list(islice(errors, MAX_FAULTS))
+    return invalid(*(_fault(error) for error in reports if not _follows(error, reports)))
 
 
-def _follows(error: Mapping[str, Any], listed: Iterable[Mapping[str, Any]]) -> bool:
+def _follows(error: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether a list is too short only because its wrong items do not count."""
     place = tuple(error["loc"])
     return error["type"] == "too_short" and any(
-        len(one["loc"]) > len(place) and tuple(one["loc"])[: len(place)] == place for one in listed
+        len(report["loc"]) > len(place) and tuple(report["loc"])[: len(place)] == place for report in reports
     )
 
 
@@ -84,15 +84,15 @@ def _sentence(error: Mapping[str, Any]) -> str:
         return "is missing"
     if error["type"] == "extra_forbidden":
         return "is unknown; omit it"
-    if error["type"] == "string_pattern_mismatch" and (known := SENTENCES.get(error["ctx"]["pattern"])):
-        return known["message"]
-    said = str(error["msg"]).removeprefix("Value error, ").partition(" after validation, not ")[0]
-    return _SUBJECT.sub("must ", said).replace("valid tuple", "valid list")
+    if error["type"] == "string_pattern_mismatch" and (sentence := SENTENCES.get(error["ctx"]["pattern"])):
+        return sentence["message"]
+    message = str(error["msg"]).removeprefix("Value error, ").partition(" after validation, not ")[0]
+    return _SUBJECT.sub("must ", message).replace("valid tuple", "valid list")
 
 
 def _path(location: Iterable[str | int]) -> str:
     # The last part of a map's wrong name is [key]; the name itself comes before it.
     first, *rest = (*location, "")
     parts = rest if first in ("body", "query", "path", "header") else [first, *rest]
-    named = [part for part in parts if part not in ("", "[key]")]
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in named).lstrip(".")
+    names = [part for part in parts if part not in ("", "[key]")]
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in names).lstrip(".")

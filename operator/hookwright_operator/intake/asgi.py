@@ -37,17 +37,17 @@ async def refuse(receive: Receive, send: Send, problem: ProblemError) -> None:
     answer (RFC 9112, section 9.6).
     """
     ends = problem.headers.get("Connection") == "close"
-    await send_problem(send, problem, more=ends)
+    await send_problem(send, problem, has_more=ends)
     if ends:
         await _discard(receive)
         await send({"type": "http.response.body", "body": b""})
 
 
 async def _discard(receive: Receive) -> None:
-    left, more = _LINGER_BYTES, True
+    remaining, has_more = _LINGER_BYTES, True
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LINGER_SECONDS):
-            while more and left > 0:
+            while has_more and remaining > 0:
                 message = await receive()
-                left -= len(message.get("body", b""))
-                more = message.get("more_body", False)
+                remaining -= len(message.get("body", b""))
+                has_more = message.get("more_body", False)

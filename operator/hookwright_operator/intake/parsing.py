@@ -68,15 +68,15 @@ def mode_of(headers: Mapping[str, str]) -> Mode:
     Raises:
         ProblemError: 415, the media type, charset or content encoding is not supported.
     """
-    given = headers.get("content-type", "")
-    media, *parameters = (given,) if given in _MEDIA_TYPES else [part.strip() for part in given.lower().split(";")]
+    header = headers.get("content-type", "")
+    media, *parameters = (header,) if header in _MEDIA_TYPES else [part.strip() for part in header.lower().split(";")]
     mode = _MEDIA_TYPES.get(media)
-    if not given and is_binary(headers):
+    if not header and is_binary(headers):
         # Python's CloudEvents SDK sends no Content-Type for an event without datacontenttype.
         mode = Mode.PLAIN
     if mode is None:
         raise ProblemError(
-            415, f"Content-Type is {_shown(given) if given else 'missing'}; send {', '.join(_MEDIA_TYPES)}"
+            415, f"Content-Type is {_shown(header) if header else 'missing'}; send {', '.join(_MEDIA_TYPES)}"
         )
     for parameter in parameters:
         if parameter.startswith("charset=") and parameter[8:].strip('"') not in ("utf-8", "utf8"):
@@ -118,8 +118,8 @@ def parse_in_pieces(
     if is_large and mode in (Mode.PLAIN, Mode.BATCH) and body.lstrip()[:1] == b"[":
         needs_check = len(body) > MAX_EVENT_BYTES or has_more_values(body, MAX_EVENT_VALUES)
         check_item = (lambda index, text: check(f"[{index}]", text)) if needs_check else None
-        items = partial(exact_json.items, check=check_item, most=MAX_EVENT_VALUES)
-        return (yield from _all(_array(*parse_json(body, items)), read, faults, numbered=True))
+        items = partial(exact_json.items, check=check_item, limit=MAX_EVENT_VALUES)
+        return (yield from _all(_array(*parse_json(body, items)), read, faults, is_numbered=True))
     check("", body)
     value = parse_json(body)
     if is_large:
@@ -127,8 +127,8 @@ def parse_in_pieces(
     if mode is Mode.BATCH or (mode is Mode.PLAIN and isinstance(value, list)):
         if not isinstance(value, list):
             raise _wrong_body("must be a JSON array of CloudEvents")
-        return (yield from _all(_array(len(value), value), read, faults, numbered=True))
-    return (yield from _all([value], read, faults, numbered=False))
+        return (yield from _all(_array(len(value), value), read, faults, is_numbered=True))
+    return (yield from _all([value], read, faults, is_numbered=False))
 
 
 def parse_test(body: bytes, message_id: str) -> IncomingEvent:
@@ -142,26 +142,26 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
         ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
     """
     check_values(body, MAX_TEST_VALUES)
-    given = parse_json(body) if body.strip() else {}
-    if not isinstance(given, dict):
+    document = parse_json(body) if body.strip() else {}
+    if not isinstance(document, dict):
         raise _wrong_body("must be a JSON object {type?, payload?}")
     faults = _Faults(body)
     check = _Check("", faults)
-    for name in islice((name for name in given if name not in _TEST), MAX_FAULTS):
+    for name in islice((name for name in document if name not in _TEST), MAX_FAULTS):
         check.fault(_shown(name), "is unknown; send type and payload")
-    payload = given.get("payload", {})
+    payload = document.get("payload", {})
     if not isinstance(payload, dict):
         check.fault("payload", "must be a JSON object")
         payload = {}
-    kind = check.type("type", given["type"]) if "type" in given else ""
+    kind = check.type("type", document["type"]) if "type" in document else ""
     if "type" in payload:
-        named = check.type("payload.type", payload["type"])
-        if kind and named not in ("", kind):
+        payload_type = check.type("payload.type", payload["type"])
+        if kind and payload_type not in ("", kind):
             check.fault("payload.type", "contradicts type; omit it or send the same type")
-        kind = kind or named
+        kind = kind or payload_type
     kind = kind or TEST_TYPE
-    id_, sent = _payload(kind, {"messageId": message_id, **payload}, check, "payload.messageId")
-    event = IncomingEvent(None, kind, id_, exact_json.dumps({**sent, "test": True}))
+    id_, payload = _payload(kind, {"messageId": message_id, **payload}, check, "payload.messageId")
+    event = IncomingEvent(None, kind, id_, exact_json.dumps({**payload, "test": True}))
     if faults.found:
         raise ProblemError(422, "no test was sent", errors=tuple(faults.found[:MAX_FAULTS]))
     if len(event.body) > MAX_EVENT_BYTES:
@@ -186,8 +186,8 @@ class _Faults:
             ProblemError: 422, there are too many, together with those of the body.
         """
         # Few requests have such a text, so the values of other bodies are not counted exactly.
-        left = MAX_VALUES - number_of_values(self._body) if self._left is None else self._left
-        self._left = left - number_of_values(text)
+        room = MAX_VALUES - number_of_values(self._body) if self._left is None else self._left
+        self._left = room - number_of_values(text)
         if self._left < 0:
             raise too_many_values(MAX_VALUES, _TOO_MANY)
 
@@ -233,12 +233,12 @@ _Read = Callable[[Any, _Check], IncomingEvent]
 
 
 def _all(
-    values: Iterable[Any], read: _Read, faults: _Faults, *, numbered: bool
+    values: Iterable[Any], read: _Read, faults: _Faults, *, is_numbered: bool
 ) -> Generator[None, None, tuple[IncomingEvent, ...]]:
-    found, events, size = faults.found, [], 0
+    errors, events, size = faults.found, [], 0
     try:
         for index, value in enumerate(values):
-            at = f"[{index}]" if numbered else ""
+            at = f"[{index}]" if is_numbered else ""
             event = read(value, _Check(at, faults))
             if len(event.body) > MAX_EVENT_BYTES:
                 raise _too_large(at, len(event.body))
@@ -246,7 +246,7 @@ def _all(
                 yield
                 event = event._replace(digest=exact_json.digest({**value, "type": event.type}, event.body))
             events.append(event)
-            if len(found) > MAX_FAULTS:
+            if len(errors) > MAX_FAULTS:
                 break
             size += len(event.body)
             if size > PIECE_BYTES or not event.body:
@@ -254,18 +254,18 @@ def _all(
                 yield
     except exact_json.JsonError as error:
         raise malformed_json(str(error)) from None
-    if found:
-        more = "; further faults are not listed" if len(found) > MAX_FAULTS else ""
-        raise ProblemError(422, f"nothing was accepted{more}", errors=tuple(found[:MAX_FAULTS]))
+    if errors:
+        note = "; further faults are not listed" if len(errors) > MAX_FAULTS else ""
+        raise ProblemError(422, f"nothing was accepted{note}", errors=tuple(errors[:MAX_FAULTS]))
     return tuple(events)
 
 
-def _check_text(at: str, text: bytes, *, sent: bool = True) -> None:
-    """Refuse the text of an event that would take long to decode; ``sent``: all of its fields are sent."""
+def _check_text(at: str, text: bytes, *, is_sent: bool = True) -> None:
+    """Refuse the text of an event that would take long to decode; ``is_sent``: all of its fields are sent."""
     if has_more_values(text, MAX_EVENT_VALUES):
         raise _refusal(422, at, f"has more than {MAX_EVENT_VALUES} values")
     # The type is sent without its prefix.
-    size = least_size(text) - len(CLOUDEVENT_PREFIX) if sent else 0
+    size = least_size(text) - len(CLOUDEVENT_PREFIX) if is_sent else 0
     if size > MAX_EVENT_BYTES:
         raise _too_large(at, f"at least {size}")
 
@@ -279,7 +279,7 @@ def _array(number: int, values: Iterable[Any]) -> Iterable[Any]:
 def _plain(value: Any, check: _Check) -> IncomingEvent:
     if not isinstance(value, dict):
         check.fault("", "must be a JSON object {id?, type, messageId, ...}")
-        return _NOTHING
+        return _PLACEHOLDER
     event_id = None if value.get("id") is None else check.name("id", value["id"])
     kind = check.type("type", value.get("type"))
     message_id, payload = _payload(kind, value, check, "messageId")
@@ -292,7 +292,7 @@ def _plain(value: Any, check: _Check) -> IncomingEvent:
 def _structured(value: Any, check: _Check) -> IncomingEvent:
     if not isinstance(value, dict):
         check.fault("", "must be a CloudEvent as a JSON object")
-        return _NOTHING
+        return _PLACEHOLDER
     context = _context(value, check, "")
     return _carried(context, _data(value, check), check, "data.")
 
@@ -314,20 +314,20 @@ _NO_CONTEXT: Final = _Context("", "", "")
 """Placeholder for a context that has faults and is not used."""
 
 
-def _context(given: Mapping[str, Any], check: _Check, prefix: str) -> _Context:
+def _context(event: Mapping[str, Any], check: _Check, prefix: str) -> _Context:
     """Validate the context attributes of a CloudEvent."""
-    number = number_of_attributes(given)
+    number = number_of_attributes(event)
     if number > MAX_ATTRIBUTES:
         check.fault("", f"has {number} attributes; at most {MAX_ATTRIBUTES} are accepted")
         return _NO_CONTEXT
-    version = given.get("specversion")
+    version = event.get("specversion")
     if version != SPEC_VERSION:
         check.fault(f"{prefix}specversion", f'{_lack(version)}; send "{SPEC_VERSION}"')
-    source = check.name(f"{prefix}source", given.get("source"))
-    its_id = check.name(f"{prefix}id", given.get("id"))
-    kind = check.type(f"{prefix}type", given.get("type"))
+    source = check.name(f"{prefix}source", event.get("source"))
+    its_id = check.name(f"{prefix}id", event.get("id"))
+    kind = check.type(f"{prefix}type", event.get("type"))
     attributes = {}
-    for name, value, fault in passed_on(given):
+    for name, value, fault in passed_on(event):
         if value is not None:
             attributes[name] = value
         elif name not in ("source", "id", "type"):
@@ -340,14 +340,14 @@ def _context(given: Mapping[str, Any], check: _Check, prefix: str) -> _Context:
 
 def _data(event: Mapping[str, Any], check: _Check) -> Any:
     """Return the data of a CloudEvent in JSON format, or None after recording a fault."""
-    encoded = event.get("data_base64")
-    if encoded is None:
+    data = event.get("data_base64")
+    if data is None:
         return event.get("data")
     if event.get("data") is not None:
         check.fault("data_base64", "is present together with data; send only one of them")
         return None
     try:
-        text = base64.b64decode(encoded, validate=True)
+        text = base64.b64decode(data, validate=True)
         check.count(text)
         return exact_json.loads(text)
     except (TypeError, binascii.Error, ValueError):
@@ -360,22 +360,22 @@ def _carried(context: _Context, data: Any, check: _Check, at: str) -> IncomingEv
     kind = context.kind
     if not isinstance(data, dict):
         check.fault(at.removesuffix("."), "must be a JSON object that has messageId")
-        return _NOTHING
+        return _PLACEHOLDER
     if "type" in data and check.type(f"{at}type", data["type"]) not in ("", kind) and kind:
         check.fault(f"{at}type", "contradicts the type of the CloudEvent; omit it or send the same type")
     message_id, payload = _payload(kind, data, check, f"{at}messageId")
     return IncomingEvent(context.identity, kind, message_id, exact_json.dumps(payload), attributes=context.attributes)
 
 
-def _payload(kind: str, given: dict[str, Any], check: _Check, field: str) -> tuple[str, dict[str, Any]]:
+def _payload(kind: str, fields: dict[str, Any], check: _Check, field: str) -> tuple[str, dict[str, Any]]:
     """Return the messageId, whose field has this name, and the payload to send."""
-    message_id = check.name(field, given.get("messageId"))
-    payload = {"type": kind, "messageId": message_id, **given}
+    message_id = check.name(field, fields.get("messageId"))
+    payload = {"type": kind, "messageId": message_id, **fields}
     payload["type"] = kind
     return message_id, payload
 
 
-_NOTHING: Final = IncomingEvent(None, "", "", b"")
+_PLACEHOLDER: Final = IncomingEvent(None, "", "", b"")
 """Placeholder for an event that has faults and is not used."""
 
 
