@@ -55,12 +55,12 @@ class Outcome(NamedTuple):
 
 def judge(delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settlement:
     """Return the attempt's record and the delivery's next state: delivered, due again, or failed."""
-    made = delivery.attempts + 1
-    attempt = outcome.attempt(made)
+    number = delivery.attempts + 1
+    attempt = outcome.attempt(number)
     settlement = Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement
-    due_ms = schedule.next(made, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
+    due_ms = schedule.next(number, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
     if due_ms is None:
         return settlement._replace(state=State.FAILED)
     return settlement._replace(state=State.PENDING, due_ms=due_ms)

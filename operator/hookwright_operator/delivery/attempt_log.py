@@ -37,10 +37,10 @@ class AttemptLog:
             if self._successes:
                 log.debug("attempt delivered", **_fields(endpoint, delivery, settlement))
             return
-        failed = settlement.state is State.FAILED
-        if not (self.failed if failed else self.retried).allow(endpoint.namespace):
+        is_failure = settlement.state is State.FAILED
+        if not (self.failed if is_failure else self.retried).allow(endpoint.namespace):
             return
-        if failed:
+        if is_failure:
             log.warning("delivery failed", **_fields(endpoint, delivery, settlement))
         else:
             due = datetime.fromtimestamp(settlement.due_ms / 1000, UTC).isoformat(timespec="seconds")
@@ -77,10 +77,10 @@ def _sent_as(delivery: Claimed) -> dict[str, str]:
     if len(delivery.body) > _LARGEST_READ:
         return {}
     try:
-        given = from_json(delivery.body)
+        document = from_json(delivery.body)
     except ValueError:
         return {}
-    producer_id = given.get("id") if isinstance(given, dict) else None
+    producer_id = document.get("id") if isinstance(document, dict) else None
     return {"producer_id": shortened(producer_id)} if isinstance(producer_id, str) else {}
 
 

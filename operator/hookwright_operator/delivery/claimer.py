@@ -92,11 +92,11 @@ class Claimer:
         """
         queues = [queue for queue in map(self._queues.by_uid.get, uids) if queue is not None and queue.owned]
         for start in range(0, len(queues), _HASTENED_AT_ONCE):
-            some = queues[start : start + _HASTENED_AT_ONCE]
-            longest_ms = [(queue.endpoint.uid, self._longest_ms(queue.endpoint)) for queue in some]
-            while hastened := await self._store.hasten(longest_ms, limit=_HASTENED_AT_ONCE):
-                log.warning("due times later than the retry schedule, deliveries are due now", deliveries=len(hastened))
-                for uid in {*hastened}:
+            part = queues[start : start + _HASTENED_AT_ONCE]
+            longest_ms = [(queue.endpoint.uid, self._longest_ms(queue.endpoint)) for queue in part]
+            while due_uids := await self._store.hasten(longest_ms, limit=_HASTENED_AT_ONCE):
+                log.warning("due times later than the retry schedule, deliveries are due now", deliveries=len(due_uids))
+                for uid in {*due_uids}:
                     self._queues.waiting(uid)
 
     def _longest_ms(self, endpoint: Endpoint) -> int:
@@ -108,7 +108,7 @@ class Claimer:
         queues = self._queues.next_claim()
         with memory.claim_room() as room:
             wants = [(queue, memory.affordable(queue), queue.backlog_seen) for queue in queues]
-            wants = [(queue, want, seen) for queue, want, seen in wants if want]
+            wants = [(queue, want, additions) for queue, want, additions in wants if want]
             if wants:
                 await self._claim_for(wants, room)
 
@@ -117,9 +117,9 @@ class Claimer:
             queue.claiming = True
         lapses = self._queues.lapses
         try:
-            claimed = await self._store.claim([(queue.endpoint.uid, want) for queue, want, _ in wants], room=room)
-            self._enqueue(claimed, lapses)
-            short = _short(wants, claimed)
+            deliveries = await self._store.claim([(queue.endpoint.uid, want) for queue, want, _ in wants], room=room)
+            self._enqueue(deliveries, lapses)
+            short = _short(wants, deliveries)
             dues = await self._store.next_due([queue.endpoint.uid for queue in short]) if short else {}
             for queue in short:
                 if (due_ms := dues.get(queue.endpoint.uid)) is not None:
@@ -134,11 +134,11 @@ class Claimer:
                 queue.claiming = False
                 self._queues.wake(queue)
 
-    def _enqueue(self, claimed: Sequence[Claimed], lapses: int) -> None:
+    def _enqueue(self, deliveries: Sequence[Claimed], lapses: int) -> None:
         """Put claimed deliveries into their queues; ``lapses`` counts the claim lease expiries before the claim."""
         queues = self._queues
         strays: list[Claimed] = []
-        for delivery in claimed:
+        for delivery in deliveries:
             queue = queues.by_uid.get(delivery.endpoint_uid)
             if queue is None or queues.closing or not queue.active or lapses != queues.lapses:
                 strays.append(delivery)
@@ -152,16 +152,16 @@ def _warn(error: StoreError) -> None:
     log.warning("claim failed, retrying", error=str(error))
 
 
-def _short(wants: Sequence[tuple[EndpointQueue, int, int]], claimed: Sequence[Claimed]) -> list[EndpointQueue]:
+def _short(wants: Sequence[tuple[EndpointQueue, int, int]], deliveries: Sequence[Claimed]) -> list[EndpointQueue]:
     """Return the queues that got less than they wanted.
 
     The store has no more for such a queue, unless a delivery was added since the claim began.
     """
-    got = Counter([delivery.endpoint_uid for delivery in claimed])
+    counts = Counter([delivery.endpoint_uid for delivery in deliveries])
     short = []
-    for queue, want, seen in wants:
-        if got[queue.endpoint.uid] < want:
+    for queue, want, additions in wants:
+        if counts[queue.endpoint.uid] < want:
             short.append(queue)
-            if queue.backlog_seen == seen:
+            if queue.backlog_seen == additions:
                 queue.backlog = False
     return short

@@ -117,9 +117,9 @@ class Dispatcher:
         """Release a reserved place: the event was a duplicate, or was not accepted."""
         self.queues.memory.give(self.queues.take_reserved(uid).endpoint.namespace, size)
 
-    def accepted(self, claimed: Iterable[Claimed]) -> None:
+    def accepted(self, deliveries: Iterable[Claimed]) -> None:
         """Put accepted deliveries into their reserved places, and start the attempts that may start."""
-        for delivery in claimed:
+        for delivery in deliveries:
             queue = self.queues.take_reserved(delivery.endpoint_uid)
             queue.ready.append(delivery)
             if self.queues.closing or not queue.active:
@@ -144,15 +144,15 @@ class Dispatcher:
     def set_owned_shards(self, shards: Collection[int]) -> None:
         """Deliver for these shards only; release the claims of other shards, and start nothing for them."""
         now = asyncio.get_running_loop().time()
-        gained, lost = self.owned_shards.become(shards, now)
+        gains, losses = self.owned_shards.become(shards, now)
         metrics.SHARDS_OWNED.set(len(self.owned_shards))
         for queue in self.queues.by_uid.values():
-            if queue.shard in gained:
+            if queue.shard in gains:
                 queue.own(since=now)
-            elif queue.shard in lost:
+            elif queue.shard in losses:
                 queue.own(since=None)
                 self._releaser.release_ready(queue)
-        if gained:
+        if gains:
             self._claimer.sweep_soon()
 
     async def reload_due_times(self) -> None:

@@ -79,8 +79,8 @@ class EndpointQueue:
 
         An endpoint that hangs uses each place for its whole timeout, so it gets few places.
         """
-        declared = self.endpoint.max_in_flight
-        return min(declared, LIMIT_WHILE_TIMING_OUT) if self.timeouts else declared
+        maximum = self.endpoint.max_in_flight
+        return min(maximum, LIMIT_WHILE_TIMING_OUT) if self.timeouts else maximum
 
     @property
     def limited_to(self) -> int | None:

@@ -36,9 +36,9 @@ class OwnedShards:
     def become(self, shards: Collection[int], now: float) -> tuple[set[int], set[int]]:
         """Replace the owned shards; return the shards that were added and those that were removed."""
         before, after = self._since.keys(), {*shards}
-        gained, lost = after - before, before - after
+        gains, losses = after - before, before - after
         self._since = {shard: self._since.get(shard, now) for shard in after}
-        return gained, lost
+        return gains, losses
 
     def under_way(self, shard: int) -> int:
         """Return how many attempts and releases are under way for a shard; storing the result is part of an attempt."""

@@ -25,30 +25,30 @@ class WaitingConsumers:
     Attributes:
         number: how many there are.
         turn: held by the one that queries.
-        changed: set when a message may be due; then a new event takes its place.
+        change: set when a message may be due; then a new event takes its place.
         look_at: when to query again without a change, in seconds of the event loop's clock.
     """
 
     number: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    change: asyncio.Event = field(default_factory=asyncio.Event)
     look_at: float = 0.0
 
     def wake(self) -> None:
         """Let the consumers query again."""
-        changed, self.changed = self.changed, asyncio.Event()
+        change, self.change = self.change, asyncio.Event()
         self.look_at = 0.0
-        changed.set()
+        change.set()
 
-    def found_none(self, seen: asyncio.Event, *, now: float, due_in: float | None) -> None:
+    def found_none(self, change: asyncio.Event, *, now: float, due_in: float | None) -> None:
         """Note that no message was due.
 
         Args:
-            seen: the event ``changed`` before the query.
+            change: the attribute ``change`` before the query.
             now: in seconds of the event loop's clock.
             due_in: seconds until the next message may be due, None if none is pending.
         """
-        if seen is self.changed:
+        if change is self.change:
             pause = RECHECK_SECONDS if due_in is None else max(LEAST_SECONDS, min(due_in, RECHECK_SECONDS))
             self.look_at = now + pause
 

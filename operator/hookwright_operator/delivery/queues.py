@@ -57,9 +57,9 @@ class EndpointQueues:
         queue = self.by_uid.get(endpoint.uid)
         if queue is None:
             return self._add(endpoint)
-        resumed = endpoint.sendable and not queue.endpoint.sendable
+        is_resumed = endpoint.sendable and not queue.endpoint.sendable
         queue.change(endpoint)
-        if resumed:
+        if is_resumed:
             queue.overflowed()
         return queue
 

@@ -15,7 +15,7 @@ from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.retry import persist
 from hookwright_operator.store.store import Store
 
-_ENDED: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (State.DELIVERED, State.FAILED)}
+_COUNTERS: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (State.DELIVERED, State.FAILED)}
 
 
 class Observer(Protocol):
@@ -105,7 +105,7 @@ class ResultWriter:
                 if settlement.state is State.PENDING:
                     self._queues.due(settlement.endpoint_uid, settlement.due_ms)
                 else:
-                    _ENDED[settlement.state].inc()
+                    _COUNTERS[settlement.state].inc()
                 self._observer.attempted(endpoint, settlement, limited_to=queue.limited_to)
         finally:
             self._end(results)

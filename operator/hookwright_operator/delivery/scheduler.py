@@ -142,11 +142,11 @@ class Scheduler:
         """Return the queue that is next if there is a place for it; it waits no more."""
         for rank in self._namespaces.ranks():
             namespace = self._namespaces.first(rank)
-            left = self._places.left(namespace)
-            if left < 1:
+            room = self._places.left(namespace)
+            if room < 1:
                 return None
             _, fewest = rank
-            if fewest < left:
+            if fewest < room:
                 queue = self._waiting[namespace].first(fewest)
                 self._stop_waiting(queue)
                 return queue

@@ -76,25 +76,25 @@ class ShardOwner:
             StoreError: the store failed; the shards stay as they are while the claim lease is valid.
         """
         lapses = self._dispatcher.queues.lapses
-        held = await self._sharing.balance()
+        ownership = await self._sharing.balance()
         if lapses != self._dispatcher.queues.lapses:
             # The answer may be older than the expiry of the claim lease, and other replicas may own these shards now.
             self.look_soon()
             return True
-        self._leaving = self._chosen(held)
-        self._dispatcher.set_owned_shards(held.shards - self._leaving)
+        self._leaving = self._chosen(ownership)
+        self._dispatcher.set_owned_shards(ownership.shards - self._leaving)
         quiet = [shard for shard in self._leaving if not self._dispatcher.owned_shards.under_way(shard)]
         if quiet:
             await self._sharing.free(quiet)
-        return len(held.shards) > len(quiet)
+        return len(ownership.shards) > len(quiet)
 
-    def _chosen(self, held: ShardOwnership) -> frozenset[int]:
+    def _chosen(self, ownership: ShardOwnership) -> frozenset[int]:
         """Choose the shards to release: those already being released, then those with the fewest attempts under way."""
 
         def reluctance(shard: int) -> tuple[bool, int, int]:
             return shard not in self._leaving, self._dispatcher.owned_shards.under_way(shard), shard
 
-        return frozenset(sorted(held.shards, key=reluctance)[: held.surplus])
+        return frozenset(sorted(ownership.shards, key=reluctance)[: ownership.surplus])
 
     async def _try_to_look(self) -> bool:
         self._wake.clear()

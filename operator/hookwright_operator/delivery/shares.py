@@ -91,19 +91,19 @@ class Shares:
 
     def left(self, namespace: str) -> int:
         """Return how much a namespace may take now if no other namespace takes anything meanwhile; at least 0."""
-        used, guaranteed = self._shares[namespace].used, self._guaranteed
-        left = 0
-        if used < guaranteed:
-            left, used = guaranteed - used, guaranteed
-        if self._spare > used:
-            left += (self._spare - used + 1) // 2
+        use, guarantee = self._shares[namespace].used, self._guaranteed
+        room = 0
+        if use < guarantee:
+            room, use = guarantee - use, guarantee
+        if self._spare > use:
+            room += (self._spare - use + 1) // 2
         free = self._bound - self.used
-        return left if left <= free else max(0, free)
+        return room if room <= free else max(0, free)
 
     def largest_use(self) -> float:
         """Return the largest part that a namespace uses of what it may use now, from 0 to 1."""
         shares = tuple(self._shares.items())
-        return max((one.used / (one.used + self.left(name)) for name, one in shares if one.used), default=0.0)
+        return max((share.used / (share.used + self.left(name)) for name, share in shares if share.used), default=0.0)
 
     def used_by(self, namespace: str) -> int:
         """Return how much a namespace uses."""
@@ -148,11 +148,11 @@ class Shares:
     def _divide(self) -> None:
         """Set the guaranteed part by the number of namespaces, and add up all namespaces only if it changes."""
         number = len(self._shares)
-        guaranteed = self._bound >> ((number - 1).bit_length() + 1) if number else 0
-        if guaranteed != self._guaranteed:
-            self._guaranteed = guaranteed
-            taken = sum(max(guaranteed, share.used) for share in self._shares.values())
-            self._spare = self._bound - self._set_aside - taken
+        guarantee = self._bound >> ((number - 1).bit_length() + 1) if number else 0
+        if guarantee != self._guaranteed:
+            self._guaranteed = guarantee
+            total = sum(max(guarantee, share.used) for share in self._shares.values())
+            self._spare = self._bound - self._set_aside - total
 
 
 class BodyMemory(Shares):

@@ -28,8 +28,8 @@ from hookwright_operator.store.store import Store
 
 log = structlog.get_logger(__name__)
 
-_DELIVERED: Final = metrics.ATTEMPTS.labels("delivered")
-_FAILED: Final = metrics.ATTEMPTS.labels("failed")
+_SUCCESSES: Final = metrics.ATTEMPTS.labels("delivered")
+_FAILURES: Final = metrics.ATTEMPTS.labels("failed")
 _SOON: Final = 1.0
 _URGENT_INTERVAL: Final = 5.0
 """Seconds between two publications of an endpoint with failed deliveries, or with deliveries that may not be sent."""
@@ -96,7 +96,7 @@ class StatusReporter:
         attempt = settlement.attempt
         if not endpoint.pulled:
             metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
-        (_FAILED if attempt.error else _DELIVERED).inc()
+        (_FAILURES if attempt.error else _SUCCESSES).inc()
         failures = int(settlement.state is State.FAILED)
         self._note(endpoint.uid, attempt.error, failures=failures, limited_to=limited_to)
 
@@ -151,11 +151,11 @@ class StatusReporter:
 
     def _next_in_turn(self, due: Iterable[str]) -> list[str]:
         """Return the endpoints that the leader publishes in this tick."""
-        ranked = [(self._namespace(uid), self._unpublished[uid].due_at, uid) for uid in due]
-        chosen = _in_turns(ranked, int(_PER_SECOND * _TICK), after=self._last_namespace)
-        if chosen:
-            self._last_namespace = self._namespace(chosen[-1])
-        return chosen
+        ranks = [(self._namespace(uid), self._unpublished[uid].due_at, uid) for uid in due]
+        uids = _in_turns(ranks, int(_PER_SECOND * _TICK), after=self._last_namespace)
+        if uids:
+            self._last_namespace = self._namespace(uids[-1])
+        return uids
 
     def _namespace(self, uid: str) -> str:
         endpoint = self._registry.get(uid)

@@ -33,8 +33,8 @@ class Tasks(set[asyncio.Task[None]]):
         """Wait ``grace`` seconds for all tasks, including those that begin meanwhile; then cancel the rest."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace
-        while self and (left := deadline - loop.time()) > 0:
-            await asyncio.wait(tuple(self), timeout=left)
+        while self and (remaining := deadline - loop.time()) > 0:
+            await asyncio.wait(tuple(self), timeout=remaining)
         if self:
             log.warning("background tasks cancelled, the grace period is over", tasks=len(self))
             left_over = tuple(self)

@@ -32,10 +32,10 @@ class _Batch:
     """What a namespace sent since its last line."""
 
     entries: list[Mapping[str, object]] = field(default_factory=list)
-    accepted: int = 0
+    new: int = 0
     duplicates: int = 0
     deliveries: int = 0
-    unlisted: int = 0
+    omissions: int = 0
 
 
 class AcceptanceLog:
@@ -47,7 +47,7 @@ class AcceptanceLog:
         # The level is constant in a process, and the question costs 2 µs.
         self._lists_all = log.is_enabled_for(logging.DEBUG)
 
-    def note(self, events: Sequence[NewEvent], accepted: Accepted) -> None:
+    def note(self, events: Sequence[NewEvent], result: Accepted) -> None:
         """Add the events of one request, all of one namespace, to the line that is written within a second."""
         namespace = events[0].namespace
         if not self._batches:
@@ -55,24 +55,24 @@ class AcceptanceLog:
         batch = self._batches.get(namespace)
         if batch is None:
             batch = self._batches[namespace] = _Batch()
-        batch.accepted += accepted.accepted
-        batch.duplicates += len(accepted.duplicate_of)
-        batch.deliveries += accepted.deliveries
-        listed = len(events) if self._lists_all else self._bound.take(namespace, len(events))
-        batch.unlisted += len(events) - listed
-        if listed:
+        batch.new += result.accepted
+        batch.duplicates += len(result.duplicate_of)
+        batch.deliveries += result.deliveries
+        allowance = len(events) if self._lists_all else self._bound.take(namespace, len(events))
+        batch.omissions += len(events) - allowance
+        if allowance:
             request_id = get_contextvars().get("request_id")
-            batch.entries += [_entry(event, accepted.duplicate_of, request_id) for event in events[:listed]]
+            batch.entries += [_entry(event, result.duplicate_of, request_id) for event in events[:allowance]]
 
     def flush(self) -> None:
         """Write all lines now."""
         batches, self._batches = self._batches, {}
         for namespace, batch in batches.items():
             counts = {
-                "accepted": batch.accepted,
+                "accepted": batch.new,
                 "duplicates": batch.duplicates,
                 "deliveries": batch.deliveries,
-                "unlisted": batch.unlisted,
+                "unlisted": batch.omissions,
             }
             log.info("events accepted", namespace=namespace, **counts, events=batch.entries[:LINE])
             for start in range(LINE, len(batch.entries), LINE):

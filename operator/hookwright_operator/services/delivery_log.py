@@ -7,13 +7,13 @@ from typing import Final
 
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.http.sent_request import HIDDEN, SentRequest
+from hookwright_operator.delivery.http.sent_request import MASK, SentRequest
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, DeliveryRecord, EventRecord, Search, State
 from hookwright_operator.store.sql import read, search
 from hookwright_operator.store.store import Store
 
-__all__ = ["HIDDEN", "DeliveryLog", "SentRequest", "is_cursor"]
+__all__ = ["MASK", "DeliveryLog", "SentRequest", "is_cursor"]
 
 _CURSOR: Final = re.compile(r"dlv_[0-7][0-9A-HJKMNP-TV-Z]{25}")
 """The id of a delivery; a ULID has 128 bits, so its first digit is at most 7."""
@@ -34,9 +34,11 @@ class DeliveryLog:
 
     def sent(self, record: DeliveryRecord, event: EventRecord, endpoint: Endpoint) -> list[SentRequest | None]:
         """Compute the requests of a delivery's attempts again; None for an attempt whose request is not recorded."""
-        about = (record.endpoint_uid, event.id, event.type, event.body)
-        claimed = Claimed(record.id, *about, 0, event.accepted_ms, attributes=event.attributes)
-        return self.sender.requests_of(endpoint, claimed, record.attempts)
+        delivery = Claimed(
+            record.id, record.endpoint_uid, event.id, event.type, event.body, 0, event.accepted_ms,
+            attributes=event.attributes,
+        )  # fmt: skip
+        return self.sender.requests_of(endpoint, delivery, record.attempts)
 
     async def page(
         self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
@@ -52,10 +54,10 @@ class DeliveryLog:
         return await self.store.read_log(read.log, endpoint_uid, state=state, limit=limit, cursor=cursor)
 
     async def search(
-        self, wanted: Search, *, limit: int, cursor: str | None
+        self, query: Search, *, limit: int, cursor: str | None
     ) -> tuple[Sequence[DeliveryRecord], str | None]:
         """Return a page of a search, newest first, and the cursor of the next page; the limits are those of `page`."""
-        return await self.store.read_log(search.page, wanted, limit=limit, cursor=cursor)
+        return await self.store.read_log(search.page, query, limit=limit, cursor=cursor)
 
     async def event(self, event_id: str) -> EventRecord | None:
         """Return an event with its body, or None if the id is unknown."""

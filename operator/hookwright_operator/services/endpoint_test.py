@@ -65,12 +65,12 @@ class EndpointTester:
     async def _record(self, endpoint: Endpoint, test: Claimed, outcome: Outcome) -> bool:
         """Write the test; return False if the store cannot, because the result is worth more than its record."""
         delivery = NewDelivery(test.id, endpoint.uid, claimed=False)
-        known = (endpoint.namespace, endpoint.project, None, test.event_type, test.body)
+        event = NewEvent(
+            test.event_id, endpoint.namespace, endpoint.project, None, test.event_type, test.body, (delivery,)
+        )
         try:
             async with asyncio.timeout(_RECORD_SECONDS):
-                await self.store.record_test(
-                    NewEvent(test.event_id, *known, (delivery,)), outcome.attempt(1), test.accepted_ms
-                )
+                await self.store.record_test(event, outcome.attempt(1), test.accepted_ms)
         except (StoreError, TimeoutError):
             return False
         return True

@@ -119,33 +119,33 @@ class Events:
     ) -> NewEvent:
         size = len(event.body) + len(event.attributes or "")
         deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids]
-        known = (namespace, project, event.event_id, event.type, event.body)
-        kept = self.registry.keeps_missed(namespace, project)
-        about = (trace, event.digest, event.attributes, event.message_id, kept)
-        uid = self.registry.project_uid(namespace, project)
-        return NewEvent(message_id(), *known, tuple(deliveries), *about, project_uid=uid)
+        kept, uid = self.registry.keeps_missed(namespace, project), self.registry.project_uid(namespace, project)
+        return NewEvent(
+            message_id(), namespace, project, event.event_id, event.type, event.body, tuple(deliveries), trace,
+            event.digest, event.attributes, event.message_id, kept, uid,
+        )  # fmt: skip
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:
         try:
-            accepted = await self.store.accept(events)
+            result = await self.store.accept(events)
         except BaseException:
             # Also for a caller who disconnects: then the store releases its claims.
             for event in events:
                 self._cancel(event)
             raise
         for event in events:
-            if accepted.conflicts or event.id in accepted.duplicate_of:
+            if result.conflicts or event.id in result.duplicate_of:
                 self._cancel(event)
             else:
-                self._dispatch(event, accepted)
-        gone = {uid for event in events for _, uid, _ in event.deliveries if self.registry.get(uid) is None}
-        if gone:
-            await self._discard_for(gone)
-        return self._accepted(events, accepted)
+                self._dispatch(event, result)
+        deleted_uids = {uid for event in events for _, uid, _ in event.deliveries if self.registry.get(uid) is None}
+        if deleted_uids:
+            await self._discard_for(deleted_uids)
+        return self._accepted(events, result)
 
-    async def _discard_for(self, gone: Iterable[str]) -> None:
+    async def _discard_for(self, uids: Iterable[str]) -> None:
         """Discard deliveries that were written for endpoints deleted during the write."""
-        for uid in gone:
+        for uid in uids:
             try:
                 await self.store.discard(uid, DELETED_REASON)
             except StoreError as error:
@@ -157,7 +157,7 @@ class Events:
             if delivery.claimed:
                 self.dispatcher.cancel(delivery.endpoint_uid, event.size)
 
-    def _dispatch(self, event: NewEvent, accepted: Accepted) -> None:
+    def _dispatch(self, event: NewEvent, result: Accepted) -> None:
         self.dispatcher.accepted(
             Claimed(
                 delivery.id,
@@ -166,7 +166,7 @@ class Events:
                 event.type,
                 event.body,
                 0,
-                accepted.at_ms,
+                result.at_ms,
                 event.trace,
                 event.attributes,
             )
@@ -178,16 +178,16 @@ class Events:
                 self.dispatcher.waiting(delivery.endpoint_uid)
                 self.reporter.changed(delivery.endpoint_uid)
 
-    def _accepted(self, events: Sequence[NewEvent], accepted: Accepted) -> AcceptResult:
-        if accepted.conflicts:
-            raise IdConflictError([place for place, event in enumerate(events) if event.id in accepted.conflicts])
-        duplicate_of = accepted.duplicate_of
-        metrics.EVENTS_ACCEPTED.inc(accepted.accepted)
+    def _accepted(self, events: Sequence[NewEvent], result: Accepted) -> AcceptResult:
+        if result.conflicts:
+            raise IdConflictError([place for place, event in enumerate(events) if event.id in result.conflicts])
+        duplicate_of = result.duplicate_of
+        metrics.EVENTS_ACCEPTED.inc(result.accepted)
         if duplicate_of:
             metrics.EVENTS_DUPLICATE.inc(len(duplicate_of))
-        self.acceptance_log.note(events, accepted)
+        self.acceptance_log.note(events, result)
         ids = [duplicate_of.get(event.id, event.id) for event in events]
-        return AcceptResult(accepted.accepted, len(duplicate_of), accepted.deliveries, ids)
+        return AcceptResult(result.accepted, len(duplicate_of), result.deliveries, ids)
 
 
 def _check_deliveries(events: Sequence[IncomingEvent], subscribers: Mapping[str, Sequence[str]]) -> None:
@@ -195,15 +195,15 @@ def _check_deliveries(events: Sequence[IncomingEvent], subscribers: Mapping[str,
     if total <= MAX_DELIVERIES:
         return
     kind = max(subscribers, key=lambda kind: len(subscribers[kind]))
-    most = len(subscribers[kind])
-    if most > MAX_DELIVERIES:
+    count = len(subscribers[kind])
+    if count > MAX_DELIVERIES:
         raise ProblemError(
             422,
-            f'{most} endpoints of the project subscribe to "{kind}"; an event has at most {MAX_DELIVERIES} deliveries:'
+            f'{count} endpoints of the project subscribe to "{kind}"; an event has at most {MAX_DELIVERIES} deliveries:'
             " remove endpoints, or divide them among several projects",
         )
     raise ProblemError(
         422,
         f"the request's {len(events)} events come to {total} deliveries, one for each subscribed endpoint; a request"
-        f" has at most {MAX_DELIVERIES}: send at most {MAX_DELIVERIES // most} events in a request",
+        f" has at most {MAX_DELIVERIES}: send at most {MAX_DELIVERIES // count} events in a request",
     )

@@ -98,26 +98,26 @@ class Messages:
         with self.waiters.waiting(uid) as consumers:
             while True:
                 async with consumers.turn:
-                    changed, endpoint = consumers.changed, self.registry.get(uid)
+                    change, endpoint = consumers.change, self.registry.get(uid)
                     if endpoint is None or endpoint.pull_lease is None:
                         return None
                     if endpoint.sendable and consumers.look_at <= clock():
                         lasts = lease_ms or int(endpoint.pull_lease * 1000)
-                        wanted = Take(uid, min(limit, _most_with(endpoint.headers)), lasts, ROOM, take_id)
-                        taken = await self.store.pull_leases.take(wanted, tenant=endpoint.namespace)
-                        if taken.messages:
-                            metrics.PULLED.labels("taken").inc(len(taken.messages))
-                            return endpoint, taken
-                        consumers.found_none(changed, now=clock(), due_in=await self._due_in(uid))
-                left = deadline - clock()
-                if left <= 0:
+                        request = Take(uid, min(limit, _most_with(endpoint.headers)), lasts, ROOM, take_id)
+                        lease = await self.store.pull_leases.take(request, tenant=endpoint.namespace)
+                        if lease.messages:
+                            metrics.PULLED.labels("taken").inc(len(lease.messages))
+                            return endpoint, lease
+                        consumers.found_none(change, now=clock(), due_in=await self._due_in(uid))
+                remaining = deadline - clock()
+                if remaining <= 0:
                     return None
-                look_in = consumers.look_at - clock() if endpoint.sendable else left
-                await wait_for_event(changed, min(left, max(0.0, look_in)))
+                look_in = consumers.look_at - clock() if endpoint.sendable else remaining
+                await wait_for_event(change, min(remaining, max(0.0, look_in)))
 
-    async def give_back(self, endpoint: Endpoint, taken: Taken) -> None:
+    async def give_back(self, endpoint: Endpoint, lease: Taken) -> None:
         """End the leases of messages that the consumer did not get, also if the caller is cancelled meanwhile."""
-        await asyncio.shield(self.store.pull_leases.give_back(taken, tenant=endpoint.namespace))
+        await asyncio.shield(self.store.pull_leases.give_back(lease, tenant=endpoint.namespace))
         self.waiters.wake(endpoint.uid)
 
     async def counts(self, uid: str) -> MessageCounts:
@@ -147,12 +147,12 @@ class Messages:
         """End the leases whose time is over, repeatedly, until cancelled."""
         while True:
             try:
-                ended = await self.end_leases()
+                requests = await self.end_leases()
             except StoreError as error:
                 log.warning("ended leases not settled, retrying", error=str(error))
                 await asyncio.sleep(_BACKOFF)
                 continue
-            if not ended:
+            if not requests:
                 await asyncio.sleep(_END_SECONDS)
 
     async def end_leases(self) -> int:
@@ -161,9 +161,9 @@ class Messages:
         Returns:
             How many requests for messages had these leases. All their messages may have been settled before.
         """
-        ended = await self.store.pull_leases.end(self.schedule.next)
-        self._report(ended.settlements, "lease_ended")
-        return ended.requests
+        result = await self.store.pull_leases.end(self.schedule.next)
+        self._report(result.settlements, "lease_ended")
+        return result.requests
 
     def _report(self, settlements: Sequence[Settlement], result: str) -> None:
         """Report settled messages, and wake the consumers that may get a refused one again."""
@@ -175,5 +175,5 @@ class Messages:
                 metrics.DELIVERIES.labels(settlement.state.value).inc()
             if (endpoint := self.registry.get(settlement.endpoint_uid)) is not None:
                 self.observer.attempted(endpoint, settlement)
-        for uid in {one.endpoint_uid for one in settlements if one.state is State.PENDING}:
+        for uid in {settlement.endpoint_uid for settlement in settlements if settlement.state is State.PENDING}:
             self.waiters.wake(uid)

@@ -35,8 +35,8 @@ class ReplayTurns:
         each: replays of a namespace that advance in one round.
     """
 
-    def __init__(self, each: int) -> None:
-        self._each = each
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._last: dict[str, str] = {}
         self._left_out: set[str] = set()
 
@@ -59,14 +59,15 @@ class ReplayTurns:
             namespace: returns the namespace of a replay.
             sendable: returns whether deliveries may be sent to the endpoint of a replay.
         """
-        self._left_out = {one.id for one in running if one.id in self._left_out and not sendable(one)}
+        self._left_out = {replay.id for replay in running if replay.id in self._left_out and not sendable(replay)}
         of_namespace: dict[str, list[Replay]] = {}
-        for replay in sorted((one for one in running if one.id not in self._left_out), key=lambda one: one.id):
-            of_namespace.setdefault(namespace(replay), []).append(replay)
-        chosen = {}
+        for replay in sorted(running, key=lambda replay: replay.id):
+            if replay.id not in self._left_out:
+                of_namespace.setdefault(namespace(replay), []).append(replay)
+        groups = {}
         for name, replays in of_namespace.items():
             last = self._last.get(name, "")
-            replays.sort(key=lambda one: one.id <= last)
-            chosen[name] = replays[: self._each]
-        self._last = {name: replays[-1].id for name, replays in chosen.items()}
-        return chosen
+            replays.sort(key=lambda replay: replay.id <= last)
+            groups[name] = replays[: self._limit]
+        self._last = {name: replays[-1].id for name, replays in groups.items()}
+        return groups

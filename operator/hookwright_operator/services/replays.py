@@ -36,21 +36,21 @@ class Replays:
     clock_ms: Callable[[], int]
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def begin(self, wanted: Wanted) -> tuple[Replay, bool]:
+    async def begin(self, selection: Wanted) -> tuple[Replay, bool]:
         """Begin a replay.
 
         Returns:
             The replay, and whether it is new. If the endpoint has a running replay, that one is returned.
         """
         new_id = replay_id()
-        replay = await self.store.chosen_replays.begin(new_id, wanted)
-        if self.registry.get(wanted.endpoint_uid) is None:
-            await self.store.discard(wanted.endpoint_uid, DELETED_REASON)
+        replay = await self.store.chosen_replays.begin(new_id, selection)
+        if self.registry.get(selection.endpoint_uid) is None:
+            await self.store.discard(selection.endpoint_uid, DELETED_REASON)
         return replay, replay.id == new_id
 
-    async def count(self, wanted: Wanted) -> tuple[int, bool]:
+    async def count(self, selection: Wanted) -> tuple[int, bool]:
         """Return how many deliveries a replay would send now, and whether these are all."""
-        return await self.store.chosen_replays.count(wanted)
+        return await self.store.chosen_replays.count(selection)
 
     async def latest(self, endpoint_uid: str) -> Sequence[Replay]:
         """Return the latest replays of an endpoint, the newest first."""
@@ -60,19 +60,19 @@ class Replays:
         """End a replay if it is running; deliveries that it made pending stay pending."""
         await self.store.chosen_replays.cancel(replay.id)
 
-    async def find(self, wanted: str) -> Replay | None:
+    async def find(self, id_: str) -> Replay | None:
         """Return a replay by its id."""
-        return await self.store.replay(wanted)
+        return await self.store.replay(id_)
 
     async def run(self) -> None:
         """Advance the running replays of this replica's endpoints by one step each, repeatedly, until cancelled."""
         turns, pause = ReplayTurns(_OF_NAMESPACE), POLL_SECONDS
         while True:
             running = await self.store.running_replays()
-            own = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
+            replays = [replay for replay in running if self.dispatcher.owned_shards.owns(replay.endpoint_uid)]
             places = asyncio.Semaphore(_NAMESPACES_AT_ONCE)
-            chosen = turns.choose(own, self._namespace, self._sendable).values()
-            progress = await asyncio.gather(*[self._advance_each(turns, replays, places) for replays in chosen])
+            groups = turns.choose(replays, self._namespace, self._sendable).values()
+            progress = await asyncio.gather(*[self._advance_each(turns, group, places) for group in groups])
             pause = next_pause(pause, progress=any(progress))
             await self.sleep(pause)
 
@@ -89,10 +89,10 @@ class Replays:
         progress = False
         for replay in replays:
             async with places:
-                advanced = await self._advance(replay)
-            if not advanced and not self._sendable(replay):
+                has_advanced = await self._advance(replay)
+            if not has_advanced and not self._sendable(replay):
                 turns.leave_out(replay.id)
-            progress |= advanced
+            progress |= has_advanced
         return progress
 
     async def _advance(self, replay: Replay) -> bool:

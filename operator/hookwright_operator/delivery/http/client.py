@@ -107,8 +107,8 @@ class Client:
             self._sweeping = self._loop.call_later(_SWEEP, self._sweep)
 
     def _sweep(self) -> None:
-        left = self._idle.sweep(self._loop.time())
-        self._sweeping = self._loop.call_later(_SWEEP, self._sweep) if left else None
+        has_idle = self._idle.sweep(self._loop.time())
+        self._sweeping = self._loop.call_later(_SWEEP, self._sweep) if has_idle else None
 
     async def _connect(self, origin: Origin, exchange: Exchange, deadline: float, namespace: str) -> Connection:
         literal = is_literal(origin.host)
@@ -136,13 +136,13 @@ class Client:
         receiver that does not answer.
         """
         end = deadline + exchange.waited
-        left = end - self._loop.time()
+        remaining = end - self._loop.time()
 
         def expire() -> None:
             now = self._loop.time()
             if (late := now - end) > _STALL:
                 exchange.waited += late
-                exchange.extension = min(late, left)
+                exchange.extension = min(late, remaining)
             limit.reschedule(now + exchange.extension)
 
         timer = self._loop.call_at(end, expire)
@@ -181,41 +181,41 @@ class Client:
             family, kind, protocol, _, sockaddr = info
             self._guard.check(str(sockaddr[0]), origin.host)
             try:
-                made = _Socket(family, kind, protocol, own_faults=own_faults)
+                sock = _Socket(family, kind, protocol, own_faults=own_faults)
             except OSError as error:
                 own_faults.append(error)
                 raise
-            address_of[made] = sockaddr[0]
-            return made
+            address_of[sock] = sockaddr[0]
+            return sock
 
-        left = [_addr_info(address, origin.port) for address in addresses]
+        candidates = [_addr_info(address, origin.port) for address in addresses]
         while True:
             try:
-                connected = await aiohappyeyeballs.start_connection(
-                    left, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
+                sock = await aiohappyeyeballs.start_connection(
+                    candidates, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
                 )
             except OSError as error:
                 # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
                 raise (own_faults[0] if own_faults else error) from None
             try:
-                _close_if_reset(connected)
+                _close_if_reset(sock)
                 # A port of a connection that this process closes is in use for 60 s, unless the close is a reset. A
                 # tenant whose handshakes fail could otherwise use all ports towards a receiver of another tenant.
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 _, connection = await self._loop.create_connection(
                     Connection,
-                    sock=connected,
+                    sock=sock,
                     ssl=self._tls if origin.tls else None,
                     # Certificates contain names without a trailing dot.
                     server_hostname=origin.host.rstrip(".") if origin.tls else None,
                 )
             except OSError:
-                left = [info for info in left if info[4][0] != address_of[connected]]
-                if not left:
+                candidates = [info for info in candidates if info[4][0] != address_of[sock]]
+                if not candidates:
                     raise
             else:
                 with suppress(OSError):  # the receiver may have closed it meanwhile
-                    connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_RESET)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_RESET)
                 return connection
 
 
@@ -243,12 +243,12 @@ class _Socket(socket.socket):
             raise
 
 
-def _close_if_reset(connected: socket.socket) -> None:
+def _close_if_reset(sock: socket.socket) -> None:
     """Close a socket that the peer has reset since it was connected, and raise OSError; ``ENOTCONN`` on Linux."""
     try:
-        connected.getpeername()
+        sock.getpeername()
     except OSError:
-        connected.close()
+        sock.close()
         raise
 
 

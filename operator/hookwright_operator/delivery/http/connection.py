@@ -157,10 +157,10 @@ class Exchange:
         self._headers_seen += 1
         if self._headers_seen > MOST_HEADERS:
             raise ValueError("too many headers")
-        left = self._headers_left - len(name) - len(value)
-        if left >= 0:
+        room = self._headers_left - len(name) - len(value)
+        if room >= 0:
             self.headers.append((name, value))
-            self._headers_left = left
+            self._headers_left = room
         match name.lower():
             case b"content-length":
                 self._sized = True
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
-        self._answered: asyncio.Future[None] | None = None
+        self._answer: asyncio.Future[None] | None = None
         self._early = b""
         self._over = False
         self._error: Exception | None = None
@@ -236,11 +236,11 @@ class Connection(asyncio.Protocol):
         """
         exchange.step = Step.ANSWER
         self._exchange, self.reusable = exchange, False
-        answered = self._answered = self._loop.create_future()
-        timer = self._loop.call_at(deadline, self._expire, answered)
+        answer = self._answer = self._loop.create_future()
+        timer = self._loop.call_at(deadline, self._expire, answer)
         try:
             self._write(request)
-            await answered
+            await answer
         finally:
             timer.cancel()
 
@@ -256,18 +256,18 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass received data to the current exchange."""
-        exchange, answered = self._exchange, self._answered
-        if exchange is None or answered is None:
+        exchange, answer = self._exchange, self._answer
+        if exchange is None or answer is None:
             self._early += data
-        elif answered.done():
+        elif answer.done():
             # Data without a request: it could not be distinguished from the next response.
             self.reusable = False
         else:
             try:
                 if exchange.feed(data):
-                    self._settle(exchange, answered)
+                    self._settle(exchange, answer)
             except AttemptError as error:
-                answered.set_exception(error)
+                answer.set_exception(error)
 
     def eof_received(self) -> None:
         """End the exchange, because the receiver sends no more; the transport then closes itself."""
@@ -291,27 +291,27 @@ class Connection(asyncio.Protocol):
         if self._over:
             self._end(self._error)
 
-    def _settle(self, exchange: Exchange, answered: "asyncio.Future[None]") -> None:
+    def _settle(self, exchange: Exchange, answer: "asyncio.Future[None]") -> None:
         """Finish the exchange; do not reuse the connection if a part of the request is still unsent."""
-        written = cast("asyncio.Transport", self._transport).get_write_buffer_size() == 0
-        self.reusable = exchange.reusable and written and not self._over
-        answered.set_result(None)
+        is_written = cast("asyncio.Transport", self._transport).get_write_buffer_size() == 0
+        self.reusable = exchange.reusable and is_written and not self._over
+        answer.set_result(None)
 
     def _end(self, error: Exception | None) -> None:
         self.reusable, self._over, self._error = False, True, self._error or error
-        exchange, answered = self._exchange, self._answered
-        if exchange is None or answered is None or answered.done():
+        exchange, answer = self._exchange, self._answer
+        if exchange is None or answer is None or answer.done():
             return
         if error is not None and not exchange.status:
-            answered.set_exception(error)
+            answer.set_exception(error)
             return
         try:
             exchange.end(broken=error is not None)
         except AttemptError as fault:
-            answered.set_exception(fault)
+            answer.set_exception(fault)
         else:
-            answered.set_result(None)
+            answer.set_result(None)
 
-    def _expire(self, answered: "asyncio.Future[None]") -> None:
-        if not answered.done():
-            answered.set_exception(DeadlineError())
+    def _expire(self, answer: "asyncio.Future[None]") -> None:
+        if not answer.done():
+            answer.set_exception(DeadlineError())

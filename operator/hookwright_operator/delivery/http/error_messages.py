@@ -126,11 +126,11 @@ def fault_words(error: Exception, step: Step) -> str:
 
 
 def _socket_words(error: OSError, step: Step) -> str:
-    connected = step not in (Step.LOOKUP, Step.CONNECT)
+    is_connected = step not in (Step.LOOKUP, Step.CONNECT)
     if error.errno is None:
-        return f"connection closed while {step}" if connected else _unconnected_words(error)
+        return f"connection closed while {step}" if is_connected else _unconnected_words(error)
     words = _ERRNO_WORDS.get(error.errno) or f"network error: {os.strerror(error.errno).lower()}"
-    return f"{words} while {step}" if connected else words
+    return f"{words} while {step}" if is_connected else words
 
 
 def _unconnected_words(error: OSError) -> str:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from hookwright_operator.delivery.http.special_ranges import Address, Network, embedded, special_range, translated
 from hookwright_runtime.errors import RefusedAddressError
 
-_JUDGED: Final = 4096
+_CACHE_SIZE: Final = 4096
 _LONGEST_NAME: Final = 253
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 _DOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+_IPV4_MAPPED: Final = IPv6Network("::ffff:0:0/96")
 
 
 class Guard:
@@ -50,7 +50,7 @@ class Guard:
         self._denied = tuple(_network(network) for network in denied)
         self._allowed_hosts = tuple(host_suffix(host) for host in allowed_hosts)
         self._denied_hosts = tuple(host_suffix(host) for host in denied_hosts)
-        self._refusal = lru_cache(maxsize=_JUDGED)(self._judge)
+        self._refusal = lru_cache(maxsize=_CACHE_SIZE)(self._judge)
 
     def check(self, address: str | Address, host: str = "") -> None:
         """Check an address.
@@ -95,12 +95,12 @@ class Guard:
             address = _without_scope(ip_address(text))
         except ValueError:
             return f"{text} is not a numeric IP address", True
-        reached = translated(address)
+        target = translated(address)
         if _within(self._denied, address, *embedded(address)):
             return f"{text} is in a network that this installation denies", True
-        if _within(self._allowed, reached):
+        if _within(self._allowed, target):
             return "", False
-        words = special_range(reached)
+        words = special_range(target)
         if not words:
             return "", False
         article = "an" if words[0].lower() in "aeiou" else "a"
@@ -114,10 +114,10 @@ def is_literal(host: str) -> bool:
 
 def _network(network: str | Network) -> Network:
     """Return the network, as an IPv4 one if it is written in the IPv4-mapped form."""
-    parsed = ip_network(network)
-    if isinstance(parsed, IPv6Network) and parsed.subnet_of(_MAPPED):
-        return ip_network((int(parsed.network_address) & 0xFFFF_FFFF, parsed.prefixlen - 96))
-    return parsed
+    block = ip_network(network)
+    if isinstance(block, IPv6Network) and block.subnet_of(_IPV4_MAPPED):
+        return ip_network((int(block.network_address) & 0xFFFF_FFFF, block.prefixlen - 96))
+    return block
 
 
 def _without_scope(address: Address) -> Address:
@@ -128,20 +128,20 @@ def _within(networks: tuple[Network, ...], *addresses: Address) -> bool:
     return any(address in network for network in networks for address in addresses)
 
 
-def host_suffix(written: str) -> str:
+def host_suffix(domain: str) -> str:
     """Return a domain in the form that host names are compared with; ``.example.com`` equals ``*.example.com``.
 
     Raises:
         ValueError: it is no domain (RFC 1123), or one that is not written in ASCII.
     """
-    suffix = _plain(written.strip().removeprefix("*")).removeprefix(".")
+    suffix = _plain(domain.strip().removeprefix("*")).removeprefix(".")
     if not suffix.isascii():
         raise ValueError(
-            f"{written!r} is not in ASCII; write the domain in its IDNA form, such as xn--bcher-kva.example"
+            f"{domain!r} is not in ASCII; write the domain in its IDNA form, such as xn--bcher-kva.example"
         )
     if len(suffix) > _LONGEST_NAME or not _DOMAIN.fullmatch(suffix) or suffix.rpartition(".")[2].isdecimal():
         raise ValueError(
-            f"{written!r} is not a domain; write it without scheme, port and path, such as hooks.svc.cluster.local"
+            f"{domain!r} is not a domain; write it without scheme, port and path, such as hooks.svc.cluster.local"
         )
     return suffix
 

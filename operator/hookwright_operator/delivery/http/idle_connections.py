@@ -30,8 +30,8 @@ class IdleConnections:
         most: how many are kept.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._by_origin: dict[Origin, list[Connection]] = {}
         self._count = 0
 
@@ -54,14 +54,16 @@ class IdleConnections:
         connection.idle_since, connection.namespace = now, namespace
         self._by_origin.setdefault(origin, []).append(connection)
         self._count += 1
-        if self._count > self._most:
+        if self._count > self._limit:
             # Several at once, because the selection reads all of them.
-            self.close(1 + self._most // 8)
+            self.close(1 + self._limit // 8)
 
     def sweep(self, now: float) -> bool:
         """Close connections that are idle for too long, and drop closed ones; return whether any are left."""
         oldest = now - KEEPALIVE
-        self._drop({one for one in self._all() if not (one.reusable and one.idle_since > oldest)})
+        self._drop(
+            {connection for connection in self._all() if not (connection.reusable and connection.idle_since > oldest)}
+        )
         return bool(self._by_origin)
 
     def close(self, number: int) -> set[Connection]:
@@ -91,9 +93,9 @@ class IdleConnections:
         for connection in closing:
             connection.abort()
         for origin, idle in tuple(self._by_origin.items()):
-            kept = [connection for connection in idle if connection not in closing]
-            if kept:
-                self._by_origin[origin] = kept
+            remaining = [connection for connection in idle if connection not in closing]
+            if remaining:
+                self._by_origin[origin] = remaining
             else:
                 del self._by_origin[origin]
         self._count -= len(closing)

@@ -54,13 +54,13 @@ def message_headers(endpoint: Endpoint, message: Claimed, at_ms: int) -> dict[st
         at_ms: the time that is signed, in milliseconds since the epoch.
     """
     cloudevents = endpoint.format == CLOUDEVENTS
-    own = {
+    own_headers = {
         name: value
         for name, value in endpoint.headers
         if name.lower() not in RESERVED_HEADERS and not (cloudevents and name.lower().startswith(PREFIX))
     }
-    signed = signature_headers(
+    signatures = signature_headers(
         endpoint.secrets, message.event_id, at_ms // 1000, message.body, by_newest=endpoint.newest_signs
     )
-    headers = {"Content-Type": "application/json", **own, **signed}
+    headers = {"Content-Type": "application/json", **own_headers, **signatures}
     return headers | cloudevent_headers(endpoint, message) if cloudevents else headers

@@ -11,9 +11,9 @@ from hookwright_operator.delivery.http.error_messages import NOT_FOUND
 
 FRESH: Final = 10.0
 """Seconds for which an answer is used without a new look-up."""
-SERVED: Final = 60.0
+RENEWAL: Final = 60.0
 """Seconds for which an answer is used while it is renewed in the background."""
-KEPT: Final = 300.0
+FALLBACK: Final = 300.0
 """Seconds for which an answer is used if a new look-up fails for now (RFC 8767)."""
 
 _FIRST_BACKOFF: Final = 2.0
@@ -24,7 +24,7 @@ _ADDRESSES: Final = 16
 
 
 @dataclass(slots=True)
-class Known:
+class NameEntry:
     """Addresses and failures of one name.
 
     Attributes:
@@ -70,11 +70,11 @@ class Known:
         Raises:
             OSError: none are known; the error of the last look-up.
         """
-        if not self.usable(now, KEPT):
+        if not self.usable(now, FALLBACK):
             raise OSError(*(self.error.args if self.error else ("no answer",)))
-        taken = list(self.addresses)
+        addresses = list(self.addresses)
         self.addresses.append(self.addresses.pop(0))
-        return taken
+        return addresses
 
 
 class NameCache:
@@ -87,30 +87,32 @@ class NameCache:
 
     def __init__(self, total: int = 8192, per_namespace: int = 256) -> None:
         self._total, self._per_namespace = total, per_namespace
-        self._names: dict[str, OrderedDict[str, Known]] = {}
+        self._names: dict[str, OrderedDict[str, NameEntry]] = {}
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
-    def get(self, namespace: str, host: str) -> Known:
+    def get(self, namespace: str, host: str) -> NameEntry:
         """Return the entry of a name for a namespace; a new entry evicts the least recently used one."""
         names = self._names.get(namespace)
-        if names is not None and (known := names.get(host)) is not None:
+        if names is not None and (entry := names.get(host)) is not None:
             names.move_to_end(host)
-            return known
+            return entry
         self._make_room(namespace)
-        known = self._names.setdefault(namespace, OrderedDict())[host] = Known()
+        entry = self._names.setdefault(namespace, OrderedDict())[host] = NameEntry()
         self._size += 1
-        return known
+        return entry
 
     def _make_room(self, namespace: str) -> None:
-        own = len(self._names.get(namespace, ()))
-        if own >= self._per_namespace:
+        size = len(self._names.get(namespace, ()))
+        if size >= self._per_namespace:
             self._evict(namespace)
         elif self._size >= self._total:
             fair = self._total // len(self._names)
-            self._evict(namespace if own >= max(1, fair) else max(self._names, key=lambda name: len(self._names[name])))
+            self._evict(
+                namespace if size >= max(1, fair) else max(self._names, key=lambda name: len(self._names[name]))
+            )
 
     def _evict(self, namespace: str) -> None:
         names = self._names[namespace]

@@ -14,7 +14,7 @@ from typing import Final
 
 from hookwright_operator.delivery.http.error_messages import NoPlaceError, own_fault
 from hookwright_operator.delivery.http.guard import Guard
-from hookwright_operator.delivery.http.name_cache import KEPT, SERVED, Known, NameCache
+from hookwright_operator.delivery.http.name_cache import FALLBACK, RENEWAL, NameCache, NameEntry
 from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_runtime.bounds import LOOKUPS
 from hookwright_runtime.errors import RefusedAddressError
@@ -48,9 +48,9 @@ class _Pending:
     namespace: str
     host: str
     port: int
-    known: Known
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    entry: NameEntry
+    start: asyncio.Event = field(default_factory=asyncio.Event)
+    end: asyncio.Event = field(default_factory=asyncio.Event)
     fault: BaseException | None = None
 
 
@@ -83,15 +83,15 @@ class GuardedResolver:
             NoPlaceError: it has waited for a second, or too many look-ups of the namespace wait.
         """
         now = self._loop.time()
-        known = self._names.get(namespace, host)
-        if not known.due(now):
+        entry = self._names.get(namespace, host)
+        if not entry.due(now):
             return 0.0
-        pending = self._ask(namespace, host, port, known)
-        if known.usable(now, SERVED):
+        pending = self._ask(namespace, host, port, entry)
+        if entry.usable(now, RENEWAL):
             return 0.0
-        if pending is not None and not pending.begun.is_set():
-            await wait_for_event(pending.begun, LONGEST_WAIT)
-        if (pending is None or not pending.begun.is_set()) and not known.usable(self._loop.time(), KEPT):
+        if pending is not None and not pending.start.is_set():
+            await wait_for_event(pending.start, LONGEST_WAIT)
+        if (pending is None or not pending.start.is_set()) and not entry.usable(self._loop.time(), FALLBACK):
             raise NoPlaceError("namespace_lookups" if self._places.holds_all(namespace) else "lookups")
         return self._loop.time() - now
 
@@ -103,39 +103,39 @@ class GuardedResolver:
             NoPlaceError: the look-up has no place.
             OSError: the name has no address, or the look-up failed.
         """
-        known = await self._known(namespace, host, port)
-        passed, refusal = self._sift(known.take(self._loop.time()), host)
-        if not passed:
+        entry = await self._known(namespace, host, port)
+        allowed, refusal = self._sift(entry.take(self._loop.time()), host)
+        if not allowed:
             raise refusal or socket.gaierror(socket.EAI_NONAME, "the name has no address")
-        return _two_of_each_family(passed)
+        return _two_of_each_family(allowed)
 
     async def close(self) -> None:
         """Begin no more look-ups; those that run end by themselves."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _known(self, namespace: str, host: str, port: int) -> Known:
+    async def _known(self, namespace: str, host: str, port: int) -> NameEntry:
         """Return the entry of a name; if no known result may be used, wait for the look-up that is due."""
         now = self._loop.time()
-        known = self._names.get(namespace, host)
-        if not known.due(now):
-            return known
-        pending = self._ask(namespace, host, port, known)
-        if known.usable(now, SERVED):
-            return known
+        entry = self._names.get(namespace, host)
+        if not entry.due(now):
+            return entry
+        pending = self._ask(namespace, host, port, entry)
+        if entry.usable(now, RENEWAL):
+            return entry
         if pending is None:
-            if known.usable(now, KEPT):
-                return known
+            if entry.usable(now, FALLBACK):
+                return entry
             raise NoPlaceError("namespace_lookups")
-        await wait_for_event(pending.ended, _PATIENCE if known.usable(now, KEPT) else None)
-        if pending.fault is not None and not pending.known.usable(now, KEPT):
+        await wait_for_event(pending.end, _PATIENCE if entry.usable(now, FALLBACK) else None)
+        if pending.fault is not None and not pending.entry.usable(now, FALLBACK):
             raise pending.fault
-        return pending.known
+        return pending.entry
 
-    def _ask(self, namespace: str, host: str, port: int, known: Known) -> _Pending | None:
+    def _ask(self, namespace: str, host: str, port: int, entry: NameEntry) -> _Pending | None:
         """Return the look-up of a name, running or waiting; None if too many of the namespace wait."""
         pending = self._pending.get((namespace, host))
         if pending is None:
-            pending = _Pending(namespace, host, port, known)
+            pending = _Pending(namespace, host, port, entry)
             try:
                 self._places.enqueue(namespace, partial(self._begin, pending))
             except FullError:
@@ -144,8 +144,8 @@ class GuardedResolver:
         return pending
 
     def _begin(self, pending: _Pending) -> None:
-        pending.begun.set()
-        ended = partial(self._ended, pending, self._loop.time())
+        pending.start.set()
+        callback = partial(self._ended, pending, self._loop.time())
         try:
             running = self._threads.submit(self._lookup, pending.host, pending.port)
         except RuntimeError:
@@ -153,24 +153,24 @@ class GuardedResolver:
             fault = OSError(errno.ENOMEM, "no thread for a name look-up")
             self._loop.call_soon(self._finish, pending, fault)
         else:
-            running.add_done_callback(partial(self._ended_in_thread, ended))
+            running.add_done_callback(partial(self._ended_in_thread, callback))
 
     def _ended_in_thread(
-        self, ended: Callable[[ThreadFuture[Sequence[str]]], None], done: ThreadFuture[Sequence[str]]
+        self, callback: Callable[[ThreadFuture[Sequence[str]]], None], lookup: ThreadFuture[Sequence[str]]
     ) -> None:
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(ended, done)
+            self._loop.call_soon_threadsafe(callback, lookup)
 
-    def _ended(self, pending: _Pending, began: float, done: ThreadFuture[Sequence[str]]) -> None:
+    def _ended(self, pending: _Pending, began: float, lookup: ThreadFuture[Sequence[str]]) -> None:
         now = self._loop.time()
-        error = None if done.cancelled() else done.exception()
+        error = None if lookup.cancelled() else lookup.exception()
         fault: BaseException | None = None
-        if error is None and not done.cancelled() and (addresses := list(done.result())):
-            pending.known.found(addresses, now, now - began)
+        if error is None and not lookup.cancelled() and (addresses := list(lookup.result())):
+            pending.entry.found(addresses, now, now - began)
         elif error is None:
-            pending.known.failed(socket.gaierror(socket.EAI_NONAME, "the name has no address"), now, now - began)
+            pending.entry.failed(socket.gaierror(socket.EAI_NONAME, "the name has no address"), now, now - began)
         elif isinstance(error, OSError) and not own_fault(error):
-            pending.known.failed(error, now, now - began)
+            pending.entry.failed(error, now, now - began)
         else:
             fault = error
         self._finish(pending, fault)
@@ -178,11 +178,11 @@ class GuardedResolver:
     def _finish(self, pending: _Pending, fault: BaseException | None) -> None:
         pending.fault = fault
         del self._pending[pending.namespace, pending.host]
-        pending.ended.set()
+        pending.end.set()
         self._places.end(pending.namespace)
 
     def _sift(self, addresses: Iterable[str], host: str) -> tuple[list[str], RefusedAddressError | None]:
-        passed: list[str] = []
+        allowed: list[str] = []
         refusal: RefusedAddressError | None = None
         for address in addresses:
             try:
@@ -190,19 +190,19 @@ class GuardedResolver:
             except RefusedAddressError as error:
                 refusal = refusal or error
             else:
-                passed.append(address)
-        return passed, refusal
+                allowed.append(address)
+        return allowed, refusal
 
 
 def _two_of_each_family(addresses: Sequence[str]) -> list[str]:
-    left = {True: _PER_FAMILY, False: _PER_FAMILY}
-    chosen = []
+    room = {True: _PER_FAMILY, False: _PER_FAMILY}
+    selection = []
     for address in addresses:
         family = ":" in address
-        if left[family]:
-            left[family] -= 1
-            chosen.append(address)
-    return chosen
+        if room[family]:
+            room[family] -= 1
+            selection.append(address)
+    return selection
 
 
 def system_lookup(host: str, port: int) -> list[str]:
@@ -216,14 +216,14 @@ def system_lookup(host: str, port: int) -> list[str]:
     # Without a descriptor the C library cannot read its files, and reports that the name does not exist.
     _check_descriptors()
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except OSError:
         _check_descriptors()
         raise
     except ValueError as error:
         # Raised by the idna codec, for example if a label has more than 63 characters.
         raise socket.gaierror(socket.EAI_NONAME, "not a valid host name") from error
-    return [_numeric(sockaddr) for *_, sockaddr in found]
+    return [_numeric(sockaddr) for *_, sockaddr in answers]
 
 
 def _check_descriptors() -> None:
@@ -234,9 +234,9 @@ def _check_descriptors() -> None:
     Raises:
         OSError: the error of this process, such as ``EMFILE``.
     """
-    with _CHECKING, ExitStack() as opened:
+    with _CHECKING, ExitStack() as stack:
         for _ in range(_OPEN_AT_ONCE):
-            opened.enter_context(socket.socket())
+            stack.enter_context(socket.socket())
 
 
 def _numeric(sockaddr: tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]) -> str:

@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 RESPONSE_LIMIT: Final = 4096
 """How many bytes of a response body are kept by default."""
 
-_PREPARED: Final = 4096
+_TARGETS: Final = 4096
 """Endpoints whose constant part of a request is kept, of the last snapshot of each."""
 _PREPARED_BYTES: Final = 16 * 1024
 """Size of the largest part that is kept; larger ones are prepared for each attempt."""
@@ -146,37 +146,37 @@ class Sender:
         traceparent: str | None = None,
     ) -> Outcome:
         body = delivery.body
-        started, clock = now(), asyncio.get_running_loop().time
-        begun = clock()
+        start, clock = now(), asyncio.get_running_loop().time
+        loop_start = clock()
         exchange = Exchange(self._response_limit)
-        fault, lacked, timed_out, identified = "", "", False, None
+        fault, shortage, timed_out, identity = "", "", False, None
         try:
             target = self._target(endpoint)
-            identified = f"{int(started)} {target.fingerprints}"
-            lines = _lines(_changing(endpoint, delivery.event_id, int(started), body, traceparent))
+            identity = f"{int(start)} {target.fingerprints}"
+            lines = _lines(_changing(endpoint, delivery.event_id, int(start), body, traceparent))
             if endpoint.format == CLOUDEVENTS:
                 lines += _lines(cloudevent_headers(endpoint, delivery))
             head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, lines, len(body))
             request = (head + body,) if len(body) < _LARGE_BODY else (head, body)
             await self._client_started().post(
-                target.origin, request, exchange, begun + endpoint.timeout, namespace=endpoint.namespace
+                target.origin, request, exchange, loop_start + endpoint.timeout, namespace=endpoint.namespace
             )
         except DeadlineError:
             fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
-            lacked = "" if exchange.status else own_fault(error)
+            shortage = "" if exchange.status else own_fault(error)
             fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint)
         return Outcome(
             status_code=exchange.status,
             error=(status_words(exchange.status) if exchange.status else "") or fault,
             response=self._excerpt(exchange) if exchange.body and not endpoint.omits_responses else "",
-            duration_ms=int((clock() - begun - exchange.waited) * 1000) + 1,
-            started_ms=int((started + exchange.waited) * 1000),
+            duration_ms=int((clock() - loop_start - exchange.waited) * 1000) + 1,
+            started_ms=int((start + exchange.waited) * 1000),
             retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
-            own_fault=lacked,
+            own_fault=shortage,
             timed_out=timed_out,
             response_headers=header_lines(exchange.headers) if exchange.status else None,
-            request=identified,
+            request=identity,
         )
 
     def requests_of(
@@ -207,13 +207,13 @@ class Sender:
         return self._client
 
     def _target(self, endpoint: Endpoint) -> "_Target":
-        known = self._targets.get(endpoint.uid)
-        if known is not None and known[0] is endpoint:
-            return known[1]
+        entry = self._targets.get(endpoint.uid)
+        if entry is not None and entry[0] is endpoint:
+            return entry[1]
         target = self._prepare(endpoint)
         self._targets.pop(endpoint.uid, None)
         if len(target.head) <= _PREPARED_BYTES:
-            if len(self._targets) >= _PREPARED:
+            if len(self._targets) >= _TARGETS:
                 del self._targets[next(iter(self._targets))]
             self._targets[endpoint.uid] = (endpoint, target)
         return target

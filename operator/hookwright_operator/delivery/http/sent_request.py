@@ -14,7 +14,7 @@ from hookwright_operator.delivery.http.signatures import ID_HEADER, TIMESTAMP_HE
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed
 
-HIDDEN: Final = "(hidden)"
+MASK: Final = "(hidden)"
 """Stands for the value of a header that may contain a credential."""
 _FINGERPRINT_BYTES: Final = 6
 
@@ -56,32 +56,32 @@ def sent_request(head: bytes | None, endpoint: Endpoint, delivery: Claimed, atte
     """
     if attempt.request is None:
         return None
-    written, of_secrets, of_head = attempt.request.split(" ")
+    timestamp, of_secrets, of_head = attempt.request.split(" ")
     secrets = _with_fingerprint(endpoint.secrets, of_secrets)
-    signed = {ID_HEADER: delivery.event_id, TIMESTAMP_HEADER: written}
+    event_headers = {ID_HEADER: delivery.event_id, TIMESTAMP_HEADER: timestamp}
     if secrets:
-        signed = signature_headers(
-            secrets, delivery.event_id, int(written), delivery.body, by_newest=endpoint.newest_signs
+        event_headers = signature_headers(
+            secrets, delivery.event_id, int(timestamp), delivery.body, by_newest=endpoint.newest_signs
         )
-    changed = head is None or of_head != _fingerprint(head)
-    headers = {} if changed or head is None else _shown(head, endpoint)
-    if not changed and endpoint.format == CLOUDEVENTS:
-        signed |= cloudevent_headers(endpoint, delivery)
+    has_changed = head is None or of_head != _fingerprint(head)
+    headers = {} if has_changed or head is None else _shown(head, endpoint)
+    if not has_changed and endpoint.format == CLOUDEVENTS:
+        event_headers |= cloudevent_headers(endpoint, delivery)
     return SentRequest(
-        {**headers, **signed, "Content-Length": str(len(delivery.body))},
+        {**headers, **event_headers, "Content-Length": str(len(delivery.body))},
         signature_known=bool(secrets),
-        endpoint_changed=changed,
+        endpoint_changed=has_changed,
     )
 
 
-def _with_fingerprint(secrets: Sequence[str], wanted: str) -> Sequence[str]:
+def _with_fingerprint(secrets: Sequence[str], fingerprint: str) -> Sequence[str]:
     """Return the secrets that have a fingerprint: all, or a part of them if a rotation began since; else none."""
     parts = [secrets[begin:end] for begin in range(len(secrets)) for end in range(begin + 1, len(secrets) + 1)]
-    return next((part for part in parts if _fingerprint_of(part) == wanted), ())
+    return next((part for part in parts if _fingerprint_of(part) == fingerprint), ())
 
 
 def _shown(head: bytes, endpoint: Endpoint) -> dict[str, str]:
     """Return the constant headers, with the values of the endpoint's own headers hidden."""
-    own = {name.lower() for name, _ in endpoint.headers}
+    own_names = {name.lower() for name, _ in endpoint.headers}
     lines = [line.partition(": ") for line in head.decode().split("\r\n")[1:] if line]
-    return {name: HIDDEN if name.lower() in own else value for name, _, value in lines}
+    return {name: MASK if name.lower() in own_names else value for name, _, value in lines}

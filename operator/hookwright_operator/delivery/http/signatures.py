@@ -32,9 +32,9 @@ def hex_signature(secret: str, body: bytes) -> str:
     Raises:
         ValueError: the secret is not ``whsec_`` followed by base64; the secret is not in the message.
     """
-    keyed = _keyed(secret)[0].copy()
-    keyed.update(body)
-    return keyed.hexdigest()
+    mac = _keyed(secret)[0].copy()
+    mac.update(body)
+    return mac.hexdigest()
 
 
 def standard_signature(secret: str, msg_id: str, timestamp: int, body: bytes) -> str:
@@ -49,10 +49,10 @@ def standard_signature(secret: str, msg_id: str, timestamp: int, body: bytes) ->
     Raises:
         ValueError: as for :func:`hex_signature`.
     """
-    keyed = _keyed(secret)[1].copy()
-    keyed.update(b"%b.%d." % (msg_id.encode(), timestamp))
-    keyed.update(body)
-    return "v1," + b64encode(keyed.digest()).decode()
+    mac = _keyed(secret)[1].copy()
+    mac.update(b"%b.%d." % (msg_id.encode(), timestamp))
+    mac.update(body)
+    return "v1," + b64encode(mac.digest()).decode()
 
 
 def signature_headers(

@@ -72,7 +72,7 @@ _IPV6: Final = tuple(
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 """All that IANA has allocated for global unicast (RFC 4291 2.4); the rest of IPv6 is reserved."""
 
-_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+_IPV4_MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _COMPATIBLE: Final = IPv6Network("::/96")
 
@@ -86,8 +86,8 @@ def special_range(address: Address) -> str:
     """Return the class of the special range that holds an address (``private``), or '' for a public one."""
     if isinstance(address, IPv4Address):
         return next((words for network, words in _IPV4 if address in network), "")
-    found = next((words for network, words in _IPV6 if address in network), "")
-    return found or ("" if address in _GLOBAL_UNICAST else "reserved")
+    words = next((words for network, words in _IPV6 if address in network), "")
+    return words or ("" if address in _GLOBAL_UNICAST else "reserved")
 
 
 def translated(address: Address) -> Address:
@@ -96,7 +96,7 @@ def translated(address: Address) -> Address:
     IPv4-mapped addresses (RFC 4291 2.5.5.2) leave the machine as IPv4. Addresses of the well-known NAT64
     prefix (RFC 6052) leave the translator as IPv4. A cluster without IPv4 depends on NAT64.
     """
-    if isinstance(address, IPv6Address) and (address in _MAPPED or address in _NAT64):
+    if isinstance(address, IPv6Address) and (address in _IPV4_MAPPED or address in _NAT64):
         return _low_bits(address)
     return address
 
@@ -108,7 +108,7 @@ def embedded(address: Address) -> Iterator[Address]:
     """
     if isinstance(address, IPv4Address):
         return
-    if address in _MAPPED or address in _NAT64 or address in _COMPATIBLE:
+    if address in _IPV4_MAPPED or address in _NAT64 or address in _COMPATIBLE:
         yield _low_bits(address)
     if address.sixtofour:
         yield address.sixtofour

@@ -24,13 +24,13 @@ from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Producer
 from hookwright_operator.intake.context import IntakeContext, access_to, hindrance
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.delivery_log import HIDDEN, SentRequest, is_cursor
+from hookwright_operator.services.delivery_log import MASK, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
 from hookwright_runtime.validation import query_of
 
-OMITTED: Final = "the Project keeps payloads out of the log: spec.deliveryLog.payloads is Omit"
+OMISSION: Final = "the Project keeps payloads out of the log: spec.deliveryLog.payloads is Omit"
 """The reason for an omitted body."""
 
 _ID: Final = re.compile(r"[0-9A-Za-z_.=-]{1,128}")
@@ -97,12 +97,12 @@ async def _detailed(intake: IntakeContext, record: DeliveryRecord, endpoint: End
             return delivery_answer(record, endpoint.name, omits_payloads=omits)
         # Up to 100 attempts are signed again, which takes 150 ms with a large body and several secrets.
         requests = await asyncio.to_thread(log.sent, record, event, endpoint)
-    sent = zip(record.attempts, requests, strict=True)
+    pairs = zip(record.attempts, requests, strict=True)
     way: dict[str, Any] = {"method": None, "url": None} if endpoint.pulled else {"method": "POST", "url": endpoint.url}
     return DetailedDelivery(
         **_fields(record, endpoint.name),
         request=SentRequestAnswer(**way, **body_fields(event.body, omits_payloads=omits)),
-        attempts=[_detailed_attempt(*one, omits_payloads=omits) for one in sent],
+        attempts=[_detailed_attempt(*pair, omits_payloads=omits) for pair in pairs],
     )
 
 
@@ -122,8 +122,8 @@ async def _permitted_delivery(
     authorization = request.headers.get("authorization", "")
     caller = await intake.auth.authenticate(authorization, client_of(request.scope))
     # The caller is not authorized yet. A caller without a recent grant must not use the places of a namespace.
-    admitted = intake.auth.admits(caller, access_to(namespace, right))
-    places, holder = (intake.places, namespace) if admitted else (intake.places_without_grant, caller.holder)
+    is_admitted = intake.auth.admits(caller, access_to(namespace, right))
+    places, holder = (intake.places, namespace) if is_admitted else (intake.places_without_grant, caller.holder)
     with await places.acquire(holder):
         record = await _find(intake, request)
         endpoint = intake.services.registry.get(record.endpoint_uid) if record else None
@@ -170,11 +170,11 @@ def _fields(record: DeliveryRecord, webhook: str) -> dict[str, Any]:
 
 def body_fields(body: bytes, *, omits_payloads: bool) -> dict[str, Any]:
     """Return the body of an event as text, or the reason why it is omitted."""
-    return {"body": None, "body_omitted": OMITTED} if omits_payloads else {"body": body.decode("utf-8", "replace")}
+    return {"body": None, "body_omitted": OMISSION} if omits_payloads else {"body": body.decode("utf-8", "replace")}
 
 
 def _attempt_fields(attempt: Attempt, *, omits_payloads: bool) -> dict[str, Any]:
-    response = {"response": "", "response_omitted": OMITTED} if omits_payloads else {"response": attempt.response}
+    response = {"response": "", "response_omitted": OMISSION} if omits_payloads else {"response": attempt.response}
     return {
         "number": attempt.number,
         "started_at": timestamp(attempt.started_ms),
@@ -185,12 +185,12 @@ def _attempt_fields(attempt: Attempt, *, omits_payloads: bool) -> dict[str, Any]
     }
 
 
-def _detailed_attempt(attempt: Attempt, sent: SentRequest | None, *, omits_payloads: bool) -> DetailedAttempt:
+def _detailed_attempt(attempt: Attempt, request: SentRequest | None, *, omits_payloads: bool) -> DetailedAttempt:
     return DetailedAttempt(
         **_attempt_fields(attempt, omits_payloads=omits_payloads),
-        request_headers=None if sent is None else dict(sent.headers),
-        signature_known=sent is not None and sent.signature_known,
-        endpoint_changed=None if sent is None else sent.endpoint_changed,
+        request_headers=None if request is None else dict(request.headers),
+        signature_known=request is not None and request.signature_known,
+        endpoint_changed=None if request is None else request.endpoint_changed,
         response_headers=None if attempt.response_headers is None else _headers(attempt.response_headers),
     )
 
@@ -200,7 +200,7 @@ def _headers(lines: str) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, _, value in (line.partition(": ") for line in lines.split("\n") if line):
         if name.lower() == "set-cookie":
-            headers[name] = HIDDEN
+            headers[name] = MASK
         else:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

@@ -9,7 +9,7 @@ def test_consumers_query_when_the_next_message_is_due_and_not_in_a_loop() -> Non
     """The shared knowledge that nothing is due holds until a message may be due, within bounds."""
     with PullWaiters().waiting("inbox") as consumers:
         for due_in, pause in ((None, RECHECK_SECONDS), (3.0, 3.0), (60.0, RECHECK_SECONDS), (-1.0, LEAST_SECONDS)):
-            consumers.found_none(consumers.changed, now=100.0, due_in=due_in)
+            consumers.found_none(consumers.change, now=100.0, due_in=due_in)
             assert consumers.look_at == 100.0 + pause
 
 
@@ -17,7 +17,7 @@ def test_a_change_during_a_query_is_not_forgotten() -> None:
     """A delivery may be accepted after the query and before its result is noted."""
     waiters = PullWaiters()
     with waiters.waiting("inbox") as consumers:
-        seen = consumers.changed
+        seen = consumers.change
         waiters.wake("inbox")
         consumers.found_none(seen, now=100.0, due_in=None)
         assert seen.is_set()
@@ -39,7 +39,7 @@ async def test_all_consumers_of_one_endpoint_wake() -> None:
     """Each sees the change; those of other endpoints do not."""
     waiters = PullWaiters()
     with waiters.waiting("inbox") as mine, waiters.waiting("other") as others:
-        waiting = [asyncio.ensure_future(mine.changed.wait()) for _ in range(3)]
+        waiting = [asyncio.ensure_future(mine.change.wait()) for _ in range(3)]
         await asyncio.sleep(0)
         waiters.wake("inbox")
         assert all(await asyncio.gather(*waiting))

@@ -4,15 +4,15 @@ import socket
 
 import pytest
 
-from hookwright_operator.delivery.http.name_cache import FRESH, KEPT, SERVED, Known, NameCache
+from hookwright_operator.delivery.http.name_cache import FALLBACK, FRESH, RENEWAL, NameCache, NameEntry
 
 AGAIN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 GONE = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def found(*addresses: str, took: float = 0.01) -> Known:
+def found(*addresses: str, took: float = 0.01) -> NameEntry:
     """Return the entry of a name that was found at second 100."""
-    known = Known()
+    known = NameEntry()
     known.found(list(addresses), 100.0, took)
     return known
 
@@ -22,9 +22,9 @@ def test_an_answer_is_fresh_then_served_while_renewed_then_waited_for() -> None:
     known = found("192.0.2.1")
     assert not known.due(100 + FRESH - 1)
     assert known.due(100 + FRESH)
-    assert known.usable(100 + SERVED - 1, SERVED)
-    assert not known.usable(100 + SERVED, SERVED)
-    assert known.usable(100 + KEPT - 1, KEPT)
+    assert known.usable(100 + RENEWAL - 1, RENEWAL)
+    assert not known.usable(100 + RENEWAL, RENEWAL)
+    assert known.usable(100 + FALLBACK - 1, FALLBACK)
 
 
 def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> None:
@@ -33,7 +33,7 @@ def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> N
     known.failed(AGAIN, 200.0, 0.01)
     assert known.take(201.0) == ["192.0.2.1"]
     with pytest.raises(OSError, match=r"(?i)name") as refused:
-        known.take(100.0 + KEPT)
+        known.take(100.0 + FALLBACK)
     assert refused.value.errno == socket.EAI_AGAIN
 
 
@@ -48,7 +48,7 @@ def test_a_name_that_is_gone_is_forgotten_at_once() -> None:
 
 def test_failures_in_a_row_are_remembered_longer_each_time_up_to_a_minute() -> None:
     """An answer resets the pause."""
-    known, pauses = Known(), []
+    known, pauses = NameEntry(), []
     for _ in range(8):
         known.failed(AGAIN, 100.0, 0.01)
         pauses.append(known.next_at - 100)
@@ -61,7 +61,7 @@ def test_failures_in_a_row_are_remembered_longer_each_time_up_to_a_minute() -> N
 @pytest.mark.parametrize("took", [5.0, 10.0, 100.0])
 def test_a_slow_name_is_looked_up_rarely(took: float) -> None:
     """A name uses a fifth of a place, whether its look-ups fail or succeed; the pause ends after a minute."""
-    slow, failing = found("192.0.2.1", took=took), Known()
+    slow, failing = found("192.0.2.1", took=took), NameEntry()
     failing.failed(AGAIN, 100.0, took)
     assert slow.next_at == failing.next_at == 100 + min(60, 4 * took)
 
