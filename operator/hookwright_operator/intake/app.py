@@ -122,8 +122,8 @@ class IntakeApp:
             return error
         if isinstance(error, HTTPException):
             method, path = scope["method"], scope["path"]
-            refused = error.status_code == 405
-            detail = f"{path} does not accept {method}" if refused else f"{method} {path}: no such route"
+            is_wrong_method = error.status_code == 405
+            detail = f"{path} does not accept {method}" if is_wrong_method else f"{method} {path}: no such route"
             return ProblemError(error.status_code, detail, headers=error.headers)
         if isinstance(error, KubeError):
             # The error's message may repeat the request, which contains a token. A caller without a valid token can
@@ -149,8 +149,8 @@ def _answers(route: str, method: str, status: int) -> tuple[Counter, Histogram]:
 def _given(scope: Scope) -> str | None:
     for name, value in scope["headers"]:
         if name == _REQUEST_ID:
-            given: str = value.decode("latin-1")
-            return given
+            text: str = value.decode("latin-1")
+            return text
     return None
 
 

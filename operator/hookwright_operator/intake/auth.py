@@ -53,8 +53,8 @@ class Access(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        which = f' of "{self.name}"' if self.name else ""
-        return f'{self.verb} {self.resource}/{self.subresource}{which} in namespace "{self.namespace}"'
+        target = f' of "{self.name}"' if self.name else ""
+        return f'{self.verb} {self.resource}/{self.subresource}{target} in namespace "{self.namespace}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ class ReviewAuth:
             ProblemError: 403; 429 or 503, too many reviews for this caller or namespace, or for all, are in progress.
             KubeError: the API server cannot review the permission.
         """
-        reviewed = _with_valid_names(access)
-        key = (caller.digest, reviewed)
-        if not await self._accesses.get(key, lambda: self._review_access(caller, reviewed)):
+        question = _with_valid_names(access)
+        key = (caller.digest, question)
+        if not await self._accesses.get(key, lambda: self._review_access(caller, question)):
             raise ProblemError(403, f"{caller.username} may not {access}; a Role or ClusterRole must grant it")
 
     def admits(self, caller: Producer, access: Access) -> bool:
@@ -178,8 +178,8 @@ class ReviewAuth:
         return ReviewAnswer(caller, granted=True, holder=caller.holder, lifetime=lifetime)
 
     async def _review_access(self, caller: Producer, access: Access) -> ReviewAnswer[bool]:
-        wanted = {name: value for name, value in access._asdict().items() if value}
-        spec = {**caller.user, "resourceAttributes": {"group": GROUP, "version": VERSION, **wanted}}
+        attributes = {name: value for name, value in access._asdict().items() if value}
+        spec = {**caller.user, "resourceAttributes": {"group": GROUP, "version": VERSION, **attributes}}
         tenant = _accounts_of(access.namespace)
         with await self._access_reviews.acquire(tenant if self.admits(caller, access) else caller.holder):
             status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
@@ -220,7 +220,7 @@ def _with_valid_names(access: Access) -> Access:
     Such a name may have thousands of characters, so it is neither cached nor sent to the API server. The review is that
     of all objects, or of all namespaces: as for an unknown object, only a caller without that right is refused.
     """
-    namespace, name = (given if _NAME.fullmatch(given) else "" for given in (access.namespace, access.name))
+    namespace, name = (text if _NAME.fullmatch(text) else "" for text in (access.namespace, access.name))
     valid = namespace == access.namespace and name == access.name
     return access if valid else access._replace(namespace=namespace, name=name)
 

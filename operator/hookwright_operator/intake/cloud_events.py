@@ -27,8 +27,8 @@ _NAME: Final = re.compile("[a-z0-9]{1,64}")
 _SCALAR: Final = re.compile("-?[0-9]{1,10}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Possessive, and the closing quote is optional: otherwise a search begins again at each quote of an open string.
-_QUOTED: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)("?)')
-_ESCAPED: Final = re.compile(r"\\(.)")
+_QUOTATION: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)("?)')
+_ESCAPE: Final = re.compile(r"\\(.)")
 
 
 def is_binary(headers: Mapping[str, str]) -> bool:
@@ -84,7 +84,7 @@ def _decoded(value: str) -> str:
     Returns:
         The attribute; if the bytes are not UTF-8, U+0000, which no attribute may have.
     """
-    bare = _QUOTED.sub(_unquoted, value)
+    bare = _QUOTATION.sub(_unquoted, value)
     try:
         return unquote_to_bytes(bare.encode("latin-1")).decode()
     except UnicodeDecodeError:
@@ -92,4 +92,4 @@ def _decoded(value: str) -> str:
 
 
 def _unquoted(match: re.Match[str]) -> str:
-    return _ESCAPED.sub(r"\1", match[1]) if match[2] else match[0]
+    return _ESCAPE.sub(r"\1", match[1]) if match[2] else match[0]

@@ -86,15 +86,15 @@ class Shelf(Generic[V]):
 
     def earliest(self) -> tuple[Hashable, V] | None:
         """Return the key and value that were kept first; None if there is none."""
-        found = next(iter(self._values.items()), None)
-        return None if found is None else (found[0], found[1][0])
+        item = next(iter(self._values.items()), None)
+        return None if item is None else (item[0], item[1][0])
 
     def find(self, key: Hashable) -> V | None:
         """Return a value and mark it as used; None if there is none."""
-        found = self._values.get(key)
-        if found is None:
+        entry = self._values.get(key)
+        if entry is None:
             return None
-        value, holder = found
+        value, holder = entry
         self._keys[holder].move_to_end(key)
         return value
 
@@ -109,13 +109,13 @@ class Shelf(Generic[V]):
 
     def discard(self, key: Hashable) -> None:
         """Remove a value, if there is one."""
-        found = self._values.pop(key, None)
-        if found is None:
+        entry = self._values.pop(key, None)
+        if entry is None:
             return
-        keys = self._keys[found[1]]
+        keys = self._keys[entry[1]]
         del keys[key]
         if not keys:
-            del self._keys[found[1]]
+            del self._keys[entry[1]]
 
 
 class Reviews(Generic[V]):
@@ -136,11 +136,11 @@ class Reviews(Generic[V]):
             KubeUnavailable: it did not answer, and no usable grant is cached.
             FullError: the question could not be asked, and no usable grant is cached.
         """
-        kept, now = self._granted.find(key) or self._denied.find(key), self._now()
-        if kept is not None and now < kept.fresh_until:
-            if now >= kept.renewed_from:
+        entry, now = self._granted.find(key) or self._denied.find(key), self._now()
+        if entry is not None and now < entry.fresh_until:
+            if now >= entry.renewed_from:
                 self._share(key, ask)
-            return kept.value
+            return entry.value
         # If one requester disconnects, the others must still get the answer.
         return await asyncio.shield(self._share(key, ask))
 
@@ -155,20 +155,20 @@ class Reviews(Generic[V]):
         try:
             answer = await ask()
         except (KubeUnavailable, FullError):
-            kept = self._granted.find(key)
+            grant = self._granted.find(key)
             now = self._now()
-            if kept is None or now >= kept.usable_until:
+            if grant is None or now >= grant.usable_until:
                 raise
-            self._granted.keep(key, self._held_off(kept, now), kept.holder)
-            return kept.value
+            self._granted.keep(key, self._held_off(grant, now), grant.holder)
+            return grant.value
         self._keep(key, answer)
         return answer.value
 
     @staticmethod
-    def _held_off(kept: _Kept[V], now: float) -> _Kept[V]:
+    def _held_off(grant: _Kept[V], now: float) -> _Kept[V]:
         """Return a grant that serves a moment longer, or for its original time if its renewal failed early."""
-        until = min(now + _HOLD_OFF_SECONDS, kept.usable_until)
-        return replace(kept, renewed_from=until, fresh_until=max(kept.fresh_until, until))
+        until = min(now + _HOLD_OFF_SECONDS, grant.usable_until)
+        return replace(grant, renewed_from=until, fresh_until=max(grant.fresh_until, until))
 
     def _keep(self, key: Hashable, answer: ReviewAnswer[V]) -> None:
         now, keeping = self._now(), self._keeping
@@ -179,8 +179,8 @@ class Reviews(Generic[V]):
         # The next request reviews a denial again. Denials are not renewed, because a flood of wrong tokens would cause
         # reviews.
         renewed_from = now + fresh * _RENEWED_AFTER if answer.granted else math.inf
-        kept = _Kept(answer.value, answer.holder, renewed_from, fresh_until=now + fresh, usable_until=now + stale)
-        right.keep(key, kept, answer.holder)
+        entry = _Kept(answer.value, answer.holder, renewed_from, fresh_until=now + fresh, usable_until=now + stale)
+        right.keep(key, entry, answer.holder)
         self._discard_expired_denials(now)
 
     def _discard_expired_denials(self, now: float) -> None:
@@ -188,9 +188,9 @@ class Reviews(Generic[V]):
         while (earliest := self._denied.earliest()) is not None and earliest[1].fresh_until <= now:
             self._denied.discard(earliest[0])
 
-    def _asked(self, key: Hashable, done: asyncio.Future[V]) -> None:
+    def _asked(self, key: Hashable, future: asyncio.Future[V]) -> None:
         del self._asking[key]
-        if not done.cancelled():
+        if not future.cancelled():
             # The exception is retrieved even if every requester has disconnected; otherwise asyncio would log a
             # warning.
-            done.exception()
+            future.exception()

@@ -36,11 +36,11 @@ async def send_test(intake: IntakeContext, request: Request, right: Right) -> Te
     body = await intake.body(request, endpoint, EVENTS_BODY_LIMIT)
     with await intake.parsing.acquire(f'namespace "{endpoint.namespace}"', parsing_weight(body)):
         event = parse_test(body, trial_id())
-    outcome, recorded = await intake.services.endpoint_tester.test(endpoint, event)
+    outcome, delivery_id = await intake.services.endpoint_tester.test(endpoint, event)
     if outcome.own_fault:
         raise unavailable(f"the test was not sent, the operator lacks resources now: {outcome.own_fault}")
     success = 200 <= outcome.status_code < 300 and not outcome.error
-    optional: dict[str, Any] = {"error": outcome.error, "delivery_id": recorded}
+    optional: dict[str, Any] = {"error": outcome.error, "delivery_id": delivery_id}
     present = {name: value for name, value in optional.items() if value}
     return TestAnswer(success=success, statusCode=outcome.status_code, **present)
 

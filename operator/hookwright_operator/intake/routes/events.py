@@ -76,12 +76,12 @@ class EventRoute:
             try:
                 return await self._services.events.accept(namespace, project, events, trace=trace)
             except IdConflictError as error:
-                raise _conflict(error.indexes, numbered=body.lstrip()[:1] == b"[") from None
+                raise _conflict(error.indexes, is_numbered=body.lstrip()[:1] == b"[") from None
 
 
-def _conflict(indexes: Sequence[int], *, numbered: bool) -> ProblemError:
+def _conflict(indexes: Sequence[int], *, is_numbered: bool) -> ProblemError:
     message = "was accepted within 24 hours with other content; send this event with a new id"
-    fields = [f"[{index}].id" if numbered else "id" for index in indexes[:MAX_FAULTS]]
+    fields = [f"[{index}].id" if is_numbered else "id" for index in indexes[:MAX_FAULTS]]
     return ProblemError(
         409,
         f"{fields[0]} {message}; nothing was accepted",

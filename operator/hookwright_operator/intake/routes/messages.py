@@ -38,7 +38,7 @@ NO_REASON: Final = "the consumer refused the message"
 _BODY_LIMIT: Final = 256 * 1024
 _AT_ONCE: Final = 50
 """Messages that are signed without a pause for other requests."""
-_NONE: Final = b'{"data":[]}'
+_EMPTY: Final = b'{"data":[]}'
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -59,20 +59,20 @@ async def take(intake: IntakeContext, request: Request, right: Right) -> HeldAns
         raise ProblemError(409, f"no message can be taken now: {hindrance(endpoint)}")
     with await intake.polls.acquire(endpoint.namespace) as place:
         body = await until_gone(_taken(intake, endpoint, query), request.receive, intake.ending)
-        return HeldAnswer(body or _NONE, place.pop_all(), **{"Cache-Control": "no-store"})
+        return HeldAnswer(body or _EMPTY, place.pop_all(), **{"Cache-Control": "no-store"})
 
 
 async def _taken(intake: IntakeContext, endpoint: Endpoint, query: TakeQuery) -> bytes | None:
     wait, lease_ms = parse_duration(query.wait).total_seconds(), _milliseconds(query.lease)
     messages = intake.services.messages
-    taken = await messages.take(endpoint.uid, limit=query.limit, wait=wait, lease_ms=lease_ms)
-    if taken is None:
+    answer = await messages.take(endpoint.uid, limit=query.limit, wait=wait, lease_ms=lease_ms)
+    if answer is None:
         return None
     try:
-        return await _document(*taken)
+        return await _document(*answer)
     except asyncio.CancelledError:
         # The consumer did not get the messages, so the leases must not end as its failed attempts.
-        await messages.give_back(*taken)
+        await messages.give_back(*answer)
         raise
 
 
@@ -80,21 +80,21 @@ def _milliseconds(duration: str | None) -> int | None:
     return None if duration is None else parse_duration(duration) // _MILLISECOND
 
 
-async def _document(endpoint: Endpoint, taken: Taken) -> bytes:
+async def _document(endpoint: Endpoint, lease: Taken) -> bytes:
     """Return signed messages as JSON, and let other requests run between."""
-    until, parts = timestamp(taken.until_ms), []
-    for number, message in enumerate(taken.messages, 1):
+    until, parts = timestamp(lease.until_ms), []
+    for number, message in enumerate(lease.messages, 1):
         try:
             body, is_text = message.body.decode(), True
         except UnicodeDecodeError:
             body, is_text = b64encode(message.body).decode(), False
         answer = MessageAnswer(
-            id=message_id_of(LeaseId(message.id, taken.id)),
+            id=message_id_of(LeaseId(message.id, lease.id)),
             delivery_id=message.id,
             type=message.event_type,
             attempt=message.attempts + 1,
             lease_until=until,
-            headers=message_headers(endpoint, message, taken.at_ms),
+            headers=message_headers(endpoint, message, lease.at_ms),
             body=body,
             body_encoding="utf-8" if is_text else "base64",
         )
@@ -121,36 +121,36 @@ async def _settle(
     body = await intake.document(request, endpoint, model, _BODY_LIMIT)
     refusal = Nack(body.reason or NO_REASON, _milliseconds(body.delay)) if isinstance(body, NackRequest) else None
     leases = {message_id: lease_of(message_id) for message_id in body.ids}
-    wanted = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
+    lease_ids = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))
     with await intake.places.acquire(endpoint.namespace):
-        settled, new = await intake.services.messages.settle(endpoint, wanted, refusal)
+        settlements, new = await intake.services.messages.settle(endpoint, lease_ids, refusal)
     refuses = refusal is not None
-    done = [lease.delivery_id for lease, result in settled.items() if _is_ours(result, refuses=refuses)]
+    ids = [lease.delivery_id for lease, result in settlements.items() if _is_ours(result, refuses=refuses)]
     action = "message.nack" if refuses else "message.ack"
-    intake.audit(request, action, caller, endpoint, deliveries=[one for one in done if one in new])
-    repeated = [one for one in done if one not in new]
-    intake.audit(request, f"{action}_repeated", caller, endpoint, deliveries=repeated)
+    intake.audit(request, action, caller, endpoint, deliveries=[id_ for id_ in ids if id_ in new])
+    repetitions = [id_ for id_ in ids if id_ not in new]
+    intake.audit(request, f"{action}_repeated", caller, endpoint, deliveries=repetitions)
     results = {}
     for message_id, lease in leases.items():
-        result = settled.get(lease) if lease is not None else None
+        result = settlements.get(lease) if lease is not None else None
         is_new = lease is not None and lease.delivery_id in new
         results[message_id] = _result(message_id, result, is_new=is_new, refuses=refuses)
     return MessageResultsAnswer(data=[results[message_id] for message_id in body.ids])
 
 
-def _result(message_id: str, settled: SettledLease | None, *, is_new: bool, refuses: bool) -> MessageResultAnswer:
-    if settled is None:
+def _result(message_id: str, settlement: SettledLease | None, *, is_new: bool, refuses: bool) -> MessageResultAnswer:
+    if settlement is None:
         return MessageResultAnswer(id=message_id, result="unknown", repeated=False, status=None, next_attempt_at=None)
-    is_ours, status = _is_ours(settled, refuses=refuses), cast("Any", settled.state.value)
+    is_ours, status = _is_ours(settlement, refuses=refuses), cast("Any", settlement.state.value)
     return MessageResultAnswer(
         id=message_id,
         result="lease_ended" if not is_ours else "nacked" if refuses else "acked",
         repeated=is_ours and not is_new,
         status=status,
-        next_attempt_at=timestamp(settled.due_ms) if settled.due_ms is not None else None,
+        next_attempt_at=timestamp(settlement.due_ms) if settlement.due_ms is not None else None,
     )
 
 
-def _is_ours(settled: SettledLease, *, refuses: bool) -> bool:
+def _is_ours(settlement: SettledLease, *, refuses: bool) -> bool:
     """Return whether a request like this one settled the message: this one, or an earlier one that it repeats."""
-    return settled.error is not None and settled.error != LEASE_ENDED and bool(settled.error) is refuses
+    return settlement.error is not None and settlement.error != LEASE_ENDED and bool(settlement.error) is refuses

@@ -37,14 +37,14 @@ async def begin(intake: IntakeContext, request: Request, right: Right) -> BegunR
     check_not_expired(endpoint)
     now_ms = intake.services.replays.clock_ms()
     body = await intake.document(request, endpoint, ReplayRequest, MAX_BODY_BYTES)
-    wanted = _wanted(intake, body, endpoint, now_ms)
+    selection = _wanted(intake, body, endpoint, now_ms)
     with await intake.reads.acquire(endpoint.namespace):
         if body.dry_run:
-            total, exact = await intake.services.replays.count(wanted)
-            chosen = _chosen(wanted.choice, wanted.since_ms, wanted.until_ms, total, exact=exact)
-            answer = BegunReplayAnswer(dry_run=True, **chosen)
+            total, exact = await intake.services.replays.count(selection)
+            fields = _chosen(selection.choice, selection.since_ms, selection.until_ms, total, exact=exact)
+            answer = BegunReplayAnswer(dry_run=True, **fields)
             return Response(answer.json_bytes(), media_type="application/json")
-        replay, new = await intake.services.replays.begin(wanted)
+        replay, new = await intake.services.replays.begin(selection)
     if not new:
         running = f'WebhookEndpoint "{endpoint.name}" has a running replay, {replay.id}'
         raise ProblemError(409, f"{running}; wait until it ends, or cancel it")
@@ -106,14 +106,14 @@ def _wanted(intake: IntakeContext, body: ReplayRequest, endpoint: Endpoint, now_
     if choice.missed:
         types = sorted(endpoint.events.intersection(choice.types) if choice.types else endpoint.events)
         if not types:
-            known = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types'
-            raise _refusal("types", f"{known}; it has missed no event of them")
+            message = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types'
+            raise _refusal("types", f"{message}; it has missed no event of them")
         if not registry.has_project(namespace, project):
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         created_ms = registry.project_created_ms(namespace, project)
         if until_ms < created_ms:
-            created = timestamp(created_ms)
-            raise _refusal("until", f'Project "{project}" was created at {created}; choose a later time')
+            created_at = timestamp(created_ms)
+            raise _refusal("until", f'Project "{project}" was created at {created_at}; choose a later time')
         choice, since_ms = choice._replace(types=tuple(types)), max(since_ms, created_ms)
     return Wanted(endpoint.uid, choice, since_ms, until_ms, (namespace, project))
 

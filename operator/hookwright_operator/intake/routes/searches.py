@@ -23,7 +23,7 @@ from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, invalid, not_found
 from hookwright_runtime.validation import query_of
 
-SHOWN: Final = 100
+LIMIT: Final = 100
 """Deliveries that the answer about an event lists."""
 _EVENT: Final = re.compile(r"msg_[0-9A-Za-z]{1,64}")
 
@@ -34,12 +34,12 @@ async def search(intake: IntakeContext, request: Request, right: Right) -> HeldA
     The namespace's turn ends when the answer is sent.
     """
     namespace, endpoints = await _permitted(intake, request, right)
-    given = {name: value for name, value in request.query_params.items() if name != "project"}
-    conditions = query_of(DeliveryConditions, given)
-    wanted = _search(conditions, namespace, endpoints)
+    parameters = {name: value for name, value in request.query_params.items() if name != "project"}
+    conditions = query_of(DeliveryConditions, parameters)
+    query = _search(conditions, namespace, endpoints)
     with await intake.reads.acquire(namespace) as place:
         log = intake.services.delivery_log
-        records, following = await log.search(wanted, limit=conditions.limit, cursor=conditions.cursor)
+        records, following = await log.search(query, limit=conditions.limit, cursor=conditions.cursor)
         page = DeliveriesAnswer(data=_deliveries(intake, records, endpoints), next=following)
         return HeldAnswer(page.json_bytes(), place.pop_all())
 
@@ -53,7 +53,7 @@ async def show_event(intake: IntakeContext, request: Request, right: Right) -> H
         event = await log.event(event_id) if _EVENT.fullmatch(event_id) else None
         if event is None or not _is_of(intake, event, namespace, project):
             raise not_found(f'event "{event_id}" in namespace "{namespace}"')
-        records, following = await log.deliveries_of(event, [endpoint.uid for endpoint in endpoints], limit=SHOWN)
+        records, following = await log.deliveries_of(event, [endpoint.uid for endpoint in endpoints], limit=LIMIT)
         optional: dict[str, Any] = {} if event.attributes is None else {"cloudevent": from_json(event.attributes)}
         answer = EventAnswer(
             id=event.id,
