@@ -114,7 +114,7 @@ def parse_in_pieces(
     read = partial(_binary, headers) if mode is Mode.BINARY else _plain if mode is Mode.PLAIN else _structured
     is_large = len(body) > PIECE_BYTES
     # The text of a CloudEvent may be longer than its data.
-    check = partial(_check_text, sent=mode in (Mode.PLAIN, Mode.BINARY))
+    check = partial(_check_text, is_sent=mode in (Mode.PLAIN, Mode.BINARY))
     if is_large and mode in (Mode.PLAIN, Mode.BATCH) and body.lstrip()[:1] == b"[":
         needs_check = len(body) > MAX_EVENT_BYTES or has_more_values(body, MAX_EVENT_VALUES)
         check_item = (lambda index, text: check(f"[{index}]", text)) if needs_check else None

@@ -68,7 +68,7 @@ async def test_the_snapshots_of_an_endpoint_use_the_memory_of_one(
     large = endpoint(receiver.url, headers=(("X-Large", "x" * 16_384),))
     await send(sender, large)
     assert sender._targets == {}
-    monkeypatch.setattr(sender_module, "_PREPARED", 3)
+    monkeypatch.setattr(sender_module, "_TARGETS", 3)
     for number in range(5):
         await send(sender, replace(endpoint(receiver.url), uid=f"uid-{number}"))
     await send(sender, large)

@@ -41,7 +41,7 @@ def test_holders_that_log_nothing_are_forgotten() -> None:
     for number in range(5000):
         clock.advance(1000)
         entries.take(f"holder-{number}")
-    assert len(entries._left) <= 1025
+    assert len(entries._room) <= 1025
 
 
 def test_a_holder_that_has_used_its_entries_is_not_forgotten() -> None:
