@@ -35,13 +35,13 @@ _QUIET: Final = ("httpx", "httpcore", "uvicorn.access")
 def open_files(settings: ApiSettings) -> int:
     """Return how many files the API has open if each use of file descriptors is at its bound."""
     # Each request in progress may use a connection to the counters' server.
-    each = 1 if settings.rate_limit_url.startswith("memory:") else 2
-    return each * settings.api_connections + OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
+    connections = 1 if settings.rate_limit_url.startswith("memory:") else 2
+    return connections * settings.api_connections + OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
 
 
 def _refusals(app: FastAPI, settings: ApiSettings) -> ASGIApp:
     """Return what answers refusals of the HTTP server: they count and have headers like every answer."""
-    return Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, trusted=settings.trusted_proxies)
+    return Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, proxies=settings.trusted_proxies)
 
 
 async def serve(settings: ApiSettings) -> None:
@@ -49,13 +49,13 @@ async def serve(settings: ApiSettings) -> None:
     per_address = min(settings.api_connections_per_address, settings.api_connections // 2)
     bounds = ConnectionBounds(settings.api_connections, per_address, settings.trusted_proxies)
     app = create_app(settings)
-    ended = asyncio.Event()
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, stopping.set)
 
     def not_ready() -> str | None:
-        if ended.is_set():
+        if stopping.is_set():
             return "shutting down"
         services = getattr(app.state, "services", None)
         return None if services is not None and services.view.ready else "the view is not yet complete"
@@ -74,7 +74,7 @@ async def serve(settings: ApiSettings) -> None:
             probes, host=settings.api_health_host, port=settings.api_health_port, bounds=HEALTH_BOUNDS
         )
         log.info("listening", port=api.port, health_port=health.port)
-        await ended.wait()
+        await stopping.wait()
         log.info("stopping")
         app.state.services.ending.set()
         await api.stop()

@@ -55,7 +55,7 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
         stack.callback(argon2.shutdown, wait=False, cancel_futures=True)
         view = View()
         key_use = KeyUsage(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
-        feeding = view.follow(kube, users_namespace=settings.users_namespace, watched=settings.watch_namespaces)
+        feeding = view.follow(kube, users_namespace=settings.users_namespace, namespaces=settings.watch_namespaces)
         tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
         stack.push_async_callback(_end, tasks)
         yield Services(settings, view, kube, operator, limiter, argon2, key_use)
@@ -101,11 +101,11 @@ def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI
     app.add_exception_handler(LimitsUnavailable, _on_limits_unavailable)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    of_console: dict[str, Any] = {"uncounted": FILES_OF_CONSOLE, "send_error": _send_page} if settings.console else {}
+    of_console: dict[str, Any] = {"file_paths": FILES_OF_CONSOLE, "send_error": _send_page} if settings.console else {}
     app.add_middleware(
         Middleware,
         limiter=lambda: app.state.services.limiter,
-        trusted=settings.trusted_proxies,
+        proxies=settings.trusted_proxies,
         routes=[route for part in (app.router, *routers()) for route in part.routes if isinstance(route, Route)],
         **of_console,
     )
@@ -152,8 +152,8 @@ async def _on_http(request: Request, error: Any) -> Response:
     detail = details.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        known = ", ".join(methods_of(request.app, request.url.path))
-        headers["Allow"] = known or f"{headers.get('Allow', 'GET')}, OPTIONS"
+        methods = ", ".join(methods_of(request.app, request.url.path))
+        headers["Allow"] = methods or f"{headers.get('Allow', 'GET')}, OPTIONS"
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=headers)
     return _answer(request, ProblemError(error.status_code, detail, headers=headers))

@@ -49,28 +49,28 @@ _OTHER_MEMBERS: Final = re.compile(
 """Members before ``id`` whose names have no escape and whose values are neither objects nor arrays."""
 
 
-def check_key(written: str | None) -> str | None:
+def check_key(value: str | None) -> str | None:
     """Return the header's value; None if there is none.
 
     Raises:
         ProblemError: 422, it is empty, too long or not printable ASCII.
     """
-    if written is None or _KEY.fullmatch(written):
-        return written
+    if value is None or _KEY.fullmatch(value):
+        return value
     raise invalid(FieldFault(HEADER, "must be 1 to 255 printable ASCII characters"))
 
 
-def bound_key(written: str | None, credential: str) -> str | None:
+def bound_key(value: str | None, credential: str) -> str | None:
     """Return the header's value together with the credential that sent it; None if there is no header.
 
     Args:
-        written: the header's value.
+        value: the header's value.
         credential: uid of the ApiKey, or of the user's Secret.
 
     Raises:
         ProblemError: as `check_key`.
     """
-    key = check_key(written)
+    key = check_key(value)
     return None if key is None else f"{credential}\0{key}"
 
 
@@ -89,9 +89,9 @@ def request_digest(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def expired(created: datetime, now: datetime) -> bool:
-    """Return whether a key that created an object at ``created`` may create a new one."""
-    return now - created >= LIFETIME
+def expired(created_at: datetime, now: datetime) -> bool:
+    """Return whether a key that created an object at ``created_at`` may create a new one."""
+    return now - created_at >= LIFETIME
 
 
 class _Identity(Protocol):
@@ -121,12 +121,12 @@ def found_or_free(names: Iterable[str], find: Callable[[str], R | None], now: da
     Raises:
         ProblemError: 409, no name is free.
     """
-    made = {name: find(name) for name in names}
-    for name, known in made.items():
-        if known is not None and not expired(known.identity.created, now):
-            return name, known
-    for name, known in made.items():
-        if known is None:
+    objects = {name: find(name) for name in names}
+    for name, record in objects.items():
+        if record is not None and not expired(record.identity.created, now):
+            return name, record
+    for name, record in objects.items():
+        if record is None:
             return name, None
     raise ProblemError(409, f"this {HEADER} was used too often; use a new one")
 
@@ -229,23 +229,23 @@ def _objects(text: str) -> Generator[None, None, list[tuple[int, dict[str, Any]]
         return [(at, event)]
     if text[at : at + 1] != "[":
         raise EventsShapeError("neither an object nor an array")
-    found: list[tuple[int, dict[str, Any]]] = []
+    events: list[tuple[int, dict[str, Any]]] = []
     at, pause_at = _end(_SPACE, text, at + 1), _PIECE_CHARACTERS
     while text[at : at + 1] != "]":
-        if len(found) == MAX_EVENTS:
+        if len(events) == MAX_EVENTS:
             # The operator refuses so many events; to parse the rest would only take time.
             raise EventsShapeError(f"more than {MAX_EVENTS} events")
         event, end = _event(text, at)
         if not isinstance(event, dict):
             raise EventsShapeError("not an object")
-        found.append((at, event))
+        events.append((at, event))
         at = _end(_SPACE, text, end)
         if text[at : at + 1] == ",":
             at = _end(_SPACE, text, at + 1)
         if at > pause_at:
             pause_at = at + _PIECE_CHARACTERS
             yield
-    return found
+    return events
 
 
 def _event(text: str, at: int) -> tuple[Any, int]:

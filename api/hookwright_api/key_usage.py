@@ -38,8 +38,8 @@ class KeyUsage:
     def note(self, key: KeyRecord) -> None:
         """Record that a key was used now."""
         now = self._now()
-        known = max(filter(None, (key.last_used_at, self._noted.get(key.identity.uid))), default=None)
-        if (known is not None and now - known < self._interval) or self._waiting.full():
+        last_used_at = max(filter(None, (key.last_used_at, self._noted.get(key.identity.uid))), default=None)
+        if (last_used_at is not None and now - last_used_at < self._interval) or self._waiting.full():
             return
         if len(self._noted) > 10 * _MAX_WAITING:
             self._noted.clear()

@@ -23,17 +23,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", nargs="?", type=Path, default=Path("docs/openapi.json"), help="(docs/openapi.json)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is stale")
-    chosen = parser.parse_args(arguments)
-    wanted = document()
-    if not chosen.check:
-        chosen.file.parent.mkdir(parents=True, exist_ok=True)
-        chosen.file.write_text(wanted, encoding="utf-8")
+    options = parser.parse_args(arguments)
+    text = document()
+    if not options.check:
+        options.file.parent.mkdir(parents=True, exist_ok=True)
+        options.file.write_text(text, encoding="utf-8")
         return 0
-    found = chosen.file.read_text(encoding="utf-8") if chosen.file.exists() else ""
-    if found == wanted:
+    present = options.file.read_text(encoding="utf-8") if options.file.exists() else ""
+    if present == text:
         return 0
-    lines = difflib.unified_diff(found.splitlines(), wanted.splitlines(), str(chosen.file), "generated", lineterm="")
-    sys.stderr.write("\n".join(lines) + f"\n{chosen.file} is stale; run `python -m hookwright_api.openapi_export`.\n")
+    lines = difflib.unified_diff(present.splitlines(), text.splitlines(), str(options.file), "generated", lineterm="")
+    sys.stderr.write("\n".join(lines) + f"\n{options.file} is stale; run `python -m hookwright_api.openapi_export`.\n")
     return 1
 
 

@@ -214,10 +214,10 @@ def _path(namespace: str, *parts: str) -> str:
 
 def _problem(answer: httpx.Response) -> dict[str, Any]:
     try:
-        answered = from_json(answer.content)
+        document = from_json(answer.content)
     except ValueError:
         return {}
-    return answered if isinstance(answered, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _checked(answer: httpx.Response) -> bytes:

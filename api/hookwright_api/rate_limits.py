@@ -56,7 +56,7 @@ class Scope(StrEnum):
 for _scope in Scope:
     REJECTIONS.labels(_scope.value)
 
-_TOLD: Final = {
+_REQUESTS: Final = {
     Scope.IP: "requests a minute from one address",
     Scope.ORGANIZATION: "requests a minute of one organization",
     Scope.LOGIN: "failed logins a minute from one address",
@@ -87,7 +87,7 @@ class Verdict:
 
     def refusal(self) -> ProblemError:
         """Return the 429."""
-        detail = f"{self.limit} {_TOLD[self.scope]} are allowed; retry in {self.retry_after} s"
+        detail = f"{self.limit} {_REQUESTS[self.scope]} are allowed; retry in {self.retry_after} s"
         return ProblemError(429, detail, code=Code.RATE_LIMITED, headers={"Retry-After": str(self.retry_after)})
 
 
@@ -105,8 +105,8 @@ def limit_headers(verdicts: list[Verdict]) -> list[tuple[bytes, bytes]]:
     verdict = nearest(verdicts)
     if verdict is None:
         return []
-    policies = ", ".join(f'"{each.scope}";q={each.limit};w={each.window}' for each in verdicts)
-    states = ", ".join(f'"{each.scope}";r={each.remaining};t={each.retry_after}' for each in verdicts)
+    policies = ", ".join(f'"{entry.scope}";q={entry.limit};w={entry.window}' for entry in verdicts)
+    states = ", ".join(f'"{entry.scope}";r={entry.remaining};t={entry.retry_after}' for entry in verdicts)
     return [
         (b"x-ratelimit-limit", b"%d" % verdict.limit),
         (b"x-ratelimit-remaining", b"%d" % verdict.remaining),

@@ -9,7 +9,7 @@ from hookwright_crds.conditions import find
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
-_SHARED: Final = set(EndpointFields.model_fields)
+_SPEC_FIELDS: Final = set(EndpointFields.model_fields)
 """The fields of a spec that have the same form on `/v1`."""
 
 
@@ -51,8 +51,8 @@ def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
 
 def own_fields(endpoint: WebhookEndpoint) -> dict[str, Any]:
     """Return the fields of an endpoint that people set, with their names on `/v1`."""
-    shared = endpoint.spec.model_dump(mode="json", include=_SHARED)
-    return {**shared, "enabled": not endpoint.spec.suspend}
+    fields = endpoint.spec.model_dump(mode="json", include=_SPEC_FIELDS)
+    return {**fields, "enabled": not endpoint.spec.suspend}
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -69,8 +69,8 @@ def endpoint_detail(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {
         **endpoint_summary(endpoint),
         "conditions": [
-            {"type": known.type, "status": known.status, "reason": known.reason, "message": known.message}
-            for known in endpoint.status.conditions
+            {"type": entry.type, "status": entry.status, "reason": entry.reason, "message": entry.message}
+            for entry in endpoint.status.conditions
         ],
         "deliveries": {
             "pending": counts.pending,

@@ -29,35 +29,35 @@ async def end_sessions(services: Services, session: Session) -> None:
     Raises:
         ProblemError: 503, the sessions were not ended.
     """
-    failed = unavailable("the sessions were not ended; log out again")
+    failure = unavailable("the sessions were not ended; log out again")
     try:
         async with asyncio.timeout(services.settings.create_timeout):
             await services.session_ends_lock.acquire()
     except TimeoutError:
-        raise failed from None
+        raise failure from None
     try:
         # One of the logouts before this one may have ended the session.
         if services.view.sessions_end(session.user) < session.issued_ms:
-            await _write_end(services, session, failed)
+            await _write_end(services, session, failure)
     finally:
         services.session_ends_lock.release()
 
 
-async def _write_end(services: Services, session: Session, failed: ProblemError) -> None:
+async def _write_end(services: Services, session: Session, failure: ProblemError) -> None:
     namespace, table = services.settings.users_namespace, services.view.ended_sessions
     path = secrets_path(namespace, ENDED_SESSIONS_NAME)
     for _ in range(_ATTEMPTS):
-        known = table.get(namespace, ENDED_SESSIONS_NAME)
-        if known is None:
+        ended_sessions = table.get(namespace, ENDED_SESSIONS_NAME)
+        if ended_sessions is None:
             raise unavailable("the operator has not created the Secret of ended sessions yet; log out again")
-        version = known.identity.version
-        body = {"metadata": {"resourceVersion": str(version)}, "data": _ends(services, session, known.ends)}
+        version = ended_sessions.identity.version
+        body = {"metadata": {"resourceVersion": str(version)}, "data": _ends(services, session, ended_sessions.ends)}
         try:
             table.put(await services.kube.merge(path, body))
         except KubeError as error:
             if error.status != 409:
                 log.warning("end of sessions not written, refusing the logout", error=str(error))
-                raise failed from None
+                raise failure from None
         else:
             return
         try:
@@ -65,18 +65,18 @@ async def _write_end(services: Services, session: Session, failed: ProblemError)
             await table.wait(
                 namespace,
                 ENDED_SESSIONS_NAME,
-                lambda record, seen=version: record is None or record.identity.version > seen,  # type: ignore[misc]
+                lambda record, old_version=version: record is None or record.identity.version > old_version,  # type: ignore[misc]
                 seconds=services.settings.create_timeout,
             )
         except TimeoutError:
-            raise failed from None
-    raise failed
+            raise failure from None
+    raise failure
 
 
-def _ends(services: Services, session: Session, known: Mapping[str, float]) -> dict[str, str | None]:
+def _ends(services: Services, session: Session, ends: Mapping[str, float]) -> dict[str, str | None]:
     """Return the changed fields: the end of the user's sessions, and null for ends that no valid token can need."""
     now = services.now()
     oldest = milliseconds(now - services.settings.session_ttl - _SKEW)
-    ended = max(milliseconds(now), session.issued_ms)
-    changed: dict[str, str | None] = {name: None for name, end in known.items() if end < oldest}
-    return {**changed, session.user.identity.name: base64.b64encode(str(ended).encode()).decode()}
+    end_ms = max(milliseconds(now), session.issued_ms)
+    changes: dict[str, str | None] = {name: None for name, end in ends.items() if end < oldest}
+    return {**changes, session.user.identity.name: base64.b64encode(str(end_ms).encode()).decode()}

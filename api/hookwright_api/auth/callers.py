@@ -57,8 +57,8 @@ class Caller:
             ProblemError: 403 that names the accepted credential, or the missing scope or role.
         """
         if self.credential not in permission.accepts:
-            sent, accepted = self.credential.value, " or ".join(kind.value for kind in permission.accepts)
-            detail = f"this route does not accept {sent}; send {accepted}"
+            credential, alternatives = self.credential.value, " or ".join(kind.value for kind in permission.accepts)
+            detail = f"this route does not accept {credential}; send {alternatives}"
             raise ProblemError(403, detail, code=Code.WRONG_CREDENTIAL)
         if self.key is not None:
             if permission.scope not in self.key.scopes:
@@ -107,7 +107,7 @@ def _unauthenticated() -> ProblemError:
     )
 
 
-def find_key(view: View, presented: str, now: datetime) -> KeyRecord | None:
+def find_key(view: View, plaintext: str, now: datetime) -> KeyRecord | None:
     """Return the ApiKey of a presented key, None if the key is not valid.
 
     A key is found by its digest, so the work does not depend on the number of ApiKeys that have its public id. Then it
@@ -116,17 +116,17 @@ def find_key(view: View, presented: str, now: datetime) -> KeyRecord | None:
     it first, also after that one was deleted. An expired key or one without a project is not valid.
     """
     try:
-        key_id = key_id_of(presented)
+        key_id = key_id_of(plaintext)
     except MalformedKeyError:
         return None
-    candidates = (key for key in view.keys.find("digest", digest(presented)) if key.key_id == key_id)
-    found = next((key for key in candidates if _matches(presented, key, now)), None)
-    if found is None or (found.expires_at is not None and now >= found.expires_at):
+    candidates = (key for key in view.keys.find("digest", digest(plaintext)) if key.key_id == key_id)
+    record = next((key for key in candidates if _matches(plaintext, key, now)), None)
+    if record is None or (record.expires_at is not None and now >= record.expires_at):
         return None
-    return found if view.projects.get(found.identity.namespace, found.project) else None
+    return record if view.projects.get(record.identity.namespace, record.project) else None
 
 
-def _matches(presented: str, key: KeyRecord, now: datetime) -> bool:
-    valid = (key.digest, *(replaced.digest for replaced in key.previous if now < replaced.until))
+def _matches(plaintext: str, key: KeyRecord, now: datetime) -> bool:
+    valid = (key.digest, *(previous.digest for previous in key.previous if now < previous.until))
     # All digests are compared, so that the time does not depend on which of the keys was presented.
-    return sum(matches(presented, digest) for digest in valid) > 0
+    return sum(matches(plaintext, digest) for digest in valid) > 0

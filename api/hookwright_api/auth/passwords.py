@@ -13,7 +13,7 @@ from hookwright_api.view.table_records import UserRecord
 
 log = structlog.get_logger(__name__)
 
-_NOBODY: Final = PasswordHasher().hash("the password of nobody")
+_DUMMY_HASH: Final = PasswordHasher().hash("the password of nobody")
 
 _hasher: Final = PasswordHasher()
 
@@ -25,9 +25,9 @@ def hash_password(password: str) -> str:
 
 def verify_password(user: UserRecord | None, password: str) -> bool:
     """Return whether a password is the user's; False, after the same work, if there is no user."""
-    kept = user.password_hash if user else _NOBODY
+    password_hash = user.password_hash if user else _DUMMY_HASH
     try:
-        matching = _hasher.verify(kept, password)
+        matching = _hasher.verify(password_hash, password)
     except InvalidHashError:
         # An unreadable hash must not answer faster than a wrong password.
         log.warning("passwordHash is not an argon2 hash, refusing login", secret=user.identity.name if user else None)

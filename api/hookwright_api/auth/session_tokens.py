@@ -39,8 +39,8 @@ class Session:
 def issue_token(view: View, user: UserRecord, *, now: datetime, ttl: timedelta) -> tuple[str, datetime]:
     """Return a token for a user, and its expiry, in whole seconds; the view must have a session key."""
     key = view.session_keys[0]
-    ended = view.sessions_end(user)
-    issued_ms = max(milliseconds(now), int(ended) + 1 if ended < inf else 0)
+    end_ms = view.sessions_end(user)
+    issued_ms = max(milliseconds(now), int(end_ms) + 1 if end_ms < inf else 0)
     expires_at = (now + ttl).replace(microsecond=0)
     claims = {
         "iss": _ISSUER,
@@ -80,7 +80,7 @@ def read_token(view: View, token: str, now: datetime, ttl: timedelta) -> Session
 def _verified(keys: tuple[SessionKey, ...], token: str) -> dict[str, Any] | None:
     try:
         kid = jwt.get_unverified_header(token).get("kid")
-        key = next((known for known in keys if known.kid == kid), None)
+        key = next((candidate for candidate in keys if candidate.kid == kid), None)
         if key is None:
             return None
         # The expiry is checked below with the clock that is a parameter.

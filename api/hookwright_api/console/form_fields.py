@@ -200,9 +200,9 @@ def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> I
 
 def _resolved(node: Any, definitions: Any) -> Any:
     """Return a schema with that of its value if it may be null, and with the schema that it refers to."""
-    choice: dict[str, Any] = next((one for one in node.get("anyOf", ()) if one.get("type") != "null"), {})
-    own = {**choice, **node}
-    return {**definitions[own["$ref"].rpartition("/")[2]], **own} if "$ref" in own else own
+    choice: dict[str, Any] = next((branch for branch in node.get("anyOf", ()) if branch.get("type") != "null"), {})
+    schema = {**choice, **node}
+    return {**definitions[schema["$ref"].rpartition("/")[2]], **schema} if "$ref" in schema else schema
 
 
 def validated(model: type[M], document: Mapping[str, Any]) -> M:

@@ -101,12 +101,12 @@ def _verdict(header: str, values: Sequence[str], expected: Mapping[str, str]) ->
 def _possible_bodies(body: str) -> dict[bytes, str]:
     """Return the bodies that a person may mean, each with a note; the first is the most likely."""
     unix = body.replace("\r\n", "\n")
-    stripped = unix.strip("\n")
+    content = unix.strip("\n")
     empty_line = "The pasted body has an empty line that was not sent."
     return {
         unix.encode(): "",
         unix.replace("\n", "\r\n").encode(): "",
-        stripped.encode(): empty_line,
-        stripped.replace("\n", "\r\n").encode(): empty_line,
-        f"{stripped}\n".encode(): "The sent body ends with a line feed that the pasted one lacks.",
+        content.encode(): empty_line,
+        content.replace("\n", "\r\n").encode(): empty_line,
+        f"{content}\n".encode(): "The sent body ends with a line feed that the pasted one lacks.",
     }

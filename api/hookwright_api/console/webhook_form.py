@@ -83,6 +83,6 @@ def patch_in(form: Form, present: Mapping[str, Any]) -> dict[str, Any]:
     document = document_in(form)
     for name, field in FIELDS.items():
         if field.kind == "pairs":
-            removed = form.all(f"removed_{name}") if name in HIDDEN_FIELDS else present[name]
-            document[name] = {**dict.fromkeys(removed), **document[name]}
+            names = form.all(f"removed_{name}") if name in HIDDEN_FIELDS else present[name]
+            document[name] = {**dict.fromkeys(names), **document[name]}
     return document

@@ -115,18 +115,18 @@ def has_failed(attempt: Mapping[str, Any]) -> bool:
     return (attempt["statusCode"] or 0) // 100 != 2
 
 
-def delivery_word(delivery: Mapping[str, Any], *, pulled: bool = False) -> StatusWord:
+def delivery_word(delivery: Mapping[str, Any], *, is_pulled: bool = False) -> StatusWord:
     """Return the words for the state of a delivery of ``/v1``; after a failed attempt, a pending one waits for a retry.
 
     Args:
         delivery: as ``/v1`` returns it.
-        pulled: it is a message that consumers take.
+        is_pulled: it is a message that consumers take.
     """
     state, attempts = delivery["status"], delivery["attempts"]
     word = DELIVERY_STATES.get(state, StatusWord(state, "quiet", ""))
     if state == "pending" and attempts and has_failed(attempts[-1]):
         word = _RETRYING
-    return word._replace(sentence=_PULLED_DELIVERIES.get(state, word.sentence)) if pulled else word
+    return word._replace(sentence=_PULLED_DELIVERIES.get(state, word.sentence)) if is_pulled else word
 
 
 def advice(status: int) -> str:

@@ -12,7 +12,7 @@ UNKNOWN = "unknown"
 """Name for all clients with an unknown address; they share one count."""
 
 
-def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Network]) -> str:
+def client_of(peer: str | None, forwarded_for: Iterable[str], proxies: Sequence[Network]) -> str:
     """Return the client to count a request for: an IPv4 address, or the /64 of an IPv6 address.
 
     ``X-Forwarded-For`` is read from its right end, the entry of the nearest proxy, as long as the writer is a trusted
@@ -20,14 +20,14 @@ def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Netw
 
     Args:
         peer: the address at the other end of the connection.
-        forwarded: the X-Forwarded-For headers, in their order.
-        trusted: the proxies' networks.
+        forwarded_for: the X-Forwarded-For headers, in their order.
+        proxies: the proxies' networks.
     """
     client = _parse(peer or "")
     if client is None:
         return UNKNOWN
-    hops = [part.strip() for header in forwarded for part in header.split(",")] if trusted else []
-    while hops and any(client.version == network.version and client in network for network in trusted):
+    hops = [part.strip() for header in forwarded_for for part in header.split(",")] if proxies else []
+    while hops and any(client.version == network.version and client in network for network in proxies):
         hop = _parse(hops.pop())
         if hop is None:
             break
@@ -35,8 +35,8 @@ def client_of(peer: str | None, forwarded: Iterable[str], trusted: Sequence[Netw
     return client_group(str(client))
 
 
-def _parse(written: str) -> Address | None:
-    text = written.strip()
+def _parse(entry: str) -> Address | None:
+    text = entry.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
@@ -45,5 +45,5 @@ def _parse(written: str) -> Address | None:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    mapped = address.ipv4_mapped if address.version == 6 else None
-    return mapped or address
+    ipv4 = address.ipv4_mapped if address.version == 6 else None
+    return ipv4 or address

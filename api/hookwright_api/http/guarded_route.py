@@ -125,11 +125,11 @@ class GuardedRoute(APIRoute):
             self.permission = permission = permission_of(endpoint)
         except TypeError as error:
             raise TypeError(f"{path}: {error}") from None
-        described = route_options(
+        description = route_options(
             path, methods=options.get("methods") or (), permission=permission, body_limit=self.body_limit
         )
-        options["responses"] = {**described.responses, **(options.get("responses") or {})}
-        options["openapi_extra"] = {**described.extra, **(options.get("openapi_extra") or {})}
+        options["responses"] = {**description.responses, **(options.get("responses") or {})}
+        options["openapi_extra"] = {**description.extra, **(options.get("openapi_extra") or {})}
         super().__init__(path, _after_parsing(endpoint), **options)
         if self.body_field and self.dependant.request_param_name != "request":
             raise TypeError(f"{path}: a route with a body needs the parameter request, which has the place of the body")
@@ -167,8 +167,8 @@ class GuardedRoute(APIRoute):
 
     async def _read_body(self, request: Request) -> bytes:
         """Return the body of a request, of the right type and size."""
-        written = request.headers.get("content-type", "")
-        self._check_media(written, required=not self.optional_body)
+        content_type = request.headers.get("content-type", "")
+        self._check_media(content_type, required=not self.optional_body)
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise ProblemError(415, "send the body without a Content-Encoding")
         bodies = services_of(request).bodies
@@ -178,13 +178,13 @@ class GuardedRoute(APIRoute):
             # The client does not read this.
             raise ProblemError(400, "the body is not complete") from None
         if body:
-            self._check_media(written, required=True)
+            self._check_media(content_type, required=True)
         elif not self.optional_body:
             raise ProblemError(400, "the body is empty; send JSON")
         return body
 
-    def _check_media(self, written: str, *, required: bool) -> None:
-        if (written or required) and written.partition(";")[0].strip().lower() not in self.media:
+    def _check_media(self, content_type: str, *, required: bool) -> None:
+        if (content_type or required) and content_type.partition(";")[0].strip().lower() not in self.media:
             raise ProblemError(415, f"send the body as Content-Type: {' or '.join(self.media)}")
 
 
@@ -276,13 +276,13 @@ def _after_parsing(endpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    sent = False
+    is_sent = False
 
     async def again() -> Message:
-        nonlocal sent
-        if sent:
+        nonlocal is_sent
+        if is_sent:
             return await receive()
-        sent = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again

@@ -52,8 +52,8 @@ class Middleware:
         app: ASGIApp,
         limiter: Callable[[], Limiter],
         *,
-        trusted: tuple[Network, ...],
-        uncounted: Container[str] = frozenset(),
+        proxies: tuple[Network, ...],
+        file_paths: Container[str] = frozenset(),
         routes: Sequence[Route] = (),
         send_error: SendError = _send_problem,
         new_request_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -63,16 +63,16 @@ class Middleware:
         Args:
             app: the application.
             limiter: returns the limiter, which is created when the application starts.
-            trusted: networks of the proxies whose X-Forwarded-For is used.
-            uncounted: paths of files, which have no limit.
+            proxies: networks of the proxies whose X-Forwarded-For is used.
+            file_paths: paths of files, which have no limit.
             routes: label the metrics of requests that are refused before the routing.
             send_error: answers a request that no route answers.
             new_request_id: creates the id of a request without one.
         """
         self._app = app
         self._limiter = limiter
-        self._trusted = trusted
-        self._uncounted = uncounted
+        self._proxies = proxies
+        self._file_paths = file_paths
         self._routes = routes
         self._send_error = send_error
         self._new_request_id = new_request_id
@@ -83,31 +83,31 @@ class Middleware:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        asked = scope["method"]
-        if asked == "HEAD" and not changes_state(scope["path"]):
+        method = scope["method"]
+        if method == "HEAD" and not changes_state(scope["path"]):
             # The routes know only GET; `_Answer` omits the body.
             scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         its_id = request_id(headers.get(REQUEST_ID), self._new_request_id)
         begin(its_id, headers)
-        answer = _Answer(scope, send, its_id, with_body=asked != "HEAD")
+        answer = _Answer(scope, send, its_id, with_body=method != "HEAD")
         try:
             await self._count(scope, headers)
             await self._app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             if "route" not in scope:
-                scope["route"] = next((one for one in self._routes if one.path_regex.match(scope["path"])), None)
+                scope["route"] = next((route for route in self._routes if route.path_regex.match(scope["path"])), None)
             if not answer.started:
                 await self._send_error(scope, answer.send, self._problem(error, scope, its_id))
         finally:
-            _measure(scope, asked, answer.status, time.perf_counter() - began)
+            _measure(scope, method, answer.status, time.perf_counter() - began)
 
     async def _count(self, scope: Scope, headers: Headers) -> None:
         scope[TALLY] = tally = []
         peer = scope.get("client")
-        forwarded = headers.getlist("x-forwarded-for") if self._trusted else ()
-        scope[CLIENT] = client_of(peer[0] if peer else None, forwarded, self._trusted)
-        if scope["path"] in self._uncounted:
+        forwarded_for = headers.getlist("x-forwarded-for") if self._proxies else ()
+        scope[CLIENT] = client_of(peer[0] if peer else None, forwarded_for, self._proxies)
+        if scope["path"] in self._file_paths:
             return
         verdict = await self._limiter().hit(LimitScope.IP, scope[CLIENT])
         if verdict is not None:

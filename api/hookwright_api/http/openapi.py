@@ -97,7 +97,7 @@ _HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "string"},
     },
 }
-_SENT: Final[dict[str, Any]] = {
+_ANSWER_HEADERS: Final[dict[str, Any]] = {
     "ETag": {
         "description": "The state of the webhook's fields and labels, for If-Match of a PATCH.",
         "schema": {"type": "string"},
@@ -188,8 +188,8 @@ def route_options(path: str, *, methods: Collection[str], permission: Permission
         responses[413]["description"] = f"The body has more than {body_limit} bytes."
     if 403 in responses:
         responses[403]["description"] = _forbidden(permission)
-    needed = {"x-required-scope": permission.scope, "x-required-role": permission.role}
-    extra = {name: str(right) for name, right in needed.items() if right is not None}
+    rights = {"x-required-scope": permission.scope, "x-required-role": permission.role}
+    extra = {name: str(right) for name, right in rights.items() if right is not None}
     return RouteOptions(responses, {"security": [{_SCHEME_OF[kind]: []} for kind in accepts], **extra})
 
 
@@ -257,30 +257,30 @@ def changes_state(path: str) -> bool:
 
 def methods_of(app: FastAPI, path: str) -> list[str]:
     """Return every method that a path accepts (RFC 9110, 10.2.1); the router knows only those of one route."""
-    found: set[str] = set()
+    allowed: set[str] = set()
     for template, operations in describe(app)["paths"].items():
         if re.fullmatch(re.sub(r"\{[^}]+\}", "[^/]+", template), path):
-            found |= {method.upper() for method in operations} | {"OPTIONS"}
-    if "GET" in found and not changes_state(path):
-        found.add("HEAD")
-    return sorted(found)
+            allowed |= {method.upper() for method in operations} | {"OPTIONS"}
+    if "GET" in allowed and not changes_state(path):
+        allowed.add("HEAD")
+    return sorted(allowed)
 
 
 def _complete(document: dict[str, Any]) -> None:
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
+    for schema_name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(schema_name, None)
     schemas |= {"Problem": _PROBLEM, **events_schemas()}
     document["webhooks"] = webhooks()
     components["securitySchemes"] = _SCHEMES
-    components["headers"] = _HEADERS | _SENT
+    components["headers"] = _HEADERS | _ANSWER_HEADERS
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
-    shown = examples()
+    samples = examples()
     for path in document["paths"].values():
         for operation in path.values():
             for status, response in operation["responses"].items():
                 response["headers"] = {**response.get("headers", {}), **references}
-                example = shown.get(f"{operation['operationId']} {status}")
+                example = samples.get(f"{operation['operationId']} {status}")
                 if example is not None:
                     response["content"]["application/json"]["example"] = example

@@ -15,5 +15,5 @@ FILE: Final = Path(__file__).with_name("openapi_examples.json")
 
 def examples() -> dict[str, Any]:
     """Return the example of each successful answer with a body, by ``<operationId> <status>``."""
-    written: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return {name: written[answer] if isinstance(answer, str) else answer for name, answer in written.items()}
+    answers: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: answers[answer] if isinstance(answer, str) else answer for name, answer in answers.items()}

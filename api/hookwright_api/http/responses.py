@@ -36,8 +36,8 @@ def list_answer(items: list[bytes], following: str | None) -> Response:
     return raw_answer(b'{"data":[%b],"next":%b}' % (b",".join(items), to_json(following)))
 
 
-def from_kube(error: KubeError, what: str) -> ProblemError:
-    """Return the problem for a write of ``what`` that the API server refused."""
+def from_kube(error: KubeError, subject: str) -> ProblemError:
+    """Return the problem for a write of ``subject`` that the API server refused."""
     if isinstance(error, KubeUnavailable):
         outcome = f"{OUTCOME_UNKNOWN}. {_REPEAT_WRITE}" if error.outcome_unknown else NOTHING_DONE
         return unavailable(f"the API server is unavailable; {outcome}")
@@ -45,11 +45,11 @@ def from_kube(error: KubeError, what: str) -> ProblemError:
         causes = [FieldFault(str(cause.get("field", "")), str(cause.get("message", ""))) for cause in error.causes]
         return invalid(*causes)
     if error.status == 403 and "exceeded quota" in error.explanation:
-        return ProblemError(409, f"{what}: the organization's quota is used up", code=Code.QUOTA_EXCEEDED)
+        return ProblemError(409, f"{subject}: the organization's quota is used up", code=Code.QUOTA_EXCEEDED)
     if error.status == 404 or _terminating(error):
-        return ProblemError(409, f"{what}: the organization is being deleted")
+        return ProblemError(409, f"{subject}: the organization is being deleted")
     if error.status == 409:
-        return ProblemError(409, f"{what}: it was changed at the same time; retry")
+        return ProblemError(409, f"{subject}: it was changed at the same time; retry")
     # The remaining cause is a missing permission of the installation, which the caller cannot correct.
     return unavailable("the API lacks a permission in the cluster for this; nothing was done")
 

@@ -120,22 +120,22 @@ async def change_password(request: Request, body: PasswordRequest) -> Response:
         user = await _verified(request, email, body.current_password)
         if user is None:
             raise invalid(FieldFault("current_password", "is wrong"))
-        hashed = await _hashing(services, hash_password, body.new_password.get_secret_value())
-    changed = await _write_hash(services, user, hashed)
+        password_hash = await _hashing(services, hash_password, body.new_password.get_secret_value())
+    changed_user = await _write_hash(services, user, password_hash)
     audit(request, "password.change", target=email)
-    return _session_answer(services, changed)
+    return _session_answer(services, changed_user)
 
 
-async def _write_hash(services: Services, user: UserRecord, hashed: str) -> UserRecord:
+async def _write_hash(services: Services, user: UserRecord, password_hash: str) -> UserRecord:
     """Write the hash unless the Secret was changed since it was read, and return the user with it."""
     identity = user.identity
-    patch = {"metadata": {"resourceVersion": str(identity.version)}, "stringData": {PASSWORD_HASH_FIELD: hashed}}
+    patch = {"metadata": {"resourceVersion": str(identity.version)}, "stringData": {PASSWORD_HASH_FIELD: password_hash}}
     try:
-        written = await services.kube.merge(secrets_path(identity.namespace, identity.name), patch)
+        secret = await services.kube.merge(secrets_path(identity.namespace, identity.name), patch)
     except KubeError as error:
         raise from_kube(error, "the user") from None
-    services.view.users.put(written)
-    return UserRecord.of(written)
+    services.view.users.put(secret)
+    return UserRecord.of(secret)
 
 
 @router.post("/logout", status_code=204, operation_id="logout")

@@ -67,40 +67,40 @@ async def create_key(
     digest = request_digest(body.model_dump(mode="json"))
     bound = bound_key(idempotency_key, caller.credential_uid)
     key_id = _fresh_id(services, organization, project, bound, digest)
-    minted = mint(services.choose, key_id=key_id)
+    key = mint(services.choose, key_id=key_id)
     annotations = {CREATOR_ANNOTATION: caller.actor} | ({REQUEST_ANNOTATION: digest} if idempotency_key else {})
-    manifest = _manifest(organization, project, body, minted, annotations)
+    manifest = _manifest(organization, project, body, key, annotations)
     try:
-        made = await services.kube.post(object_path("apikeys", organization), manifest)
+        resource = await services.kube.post(object_path("apikeys", organization), manifest)
     except KubeError as error:
         if error.reason == "AlreadyExists":
-            raise _made_before(minted.key_id) from None
+            raise _made_before(key.key_id) from None
         raise from_kube(error, "the key") from None
-    await _confirmed(services, organization, made)
-    audit(request, "key.create", target=minted.key_id, project=project)
+    await _confirmed(services, organization, resource)
+    audit(request, "key.create", target=key.key_id, project=project)
     document = {
-        "id": minted.key_id,
+        "id": key.key_id,
         "name": body.name,
-        "key": minted.plaintext,
+        "key": key.plaintext,
         "scopes": list(body.scopes or KeyScope),
-        "created_at": made["metadata"]["creationTimestamp"],
+        "created_at": resource["metadata"]["creationTimestamp"],
     }
     return answer(document, 201, Location=f"/v1/projects/{project}/keys")
 
 
-async def _confirmed(services: Services, organization: str, made: dict[str, Any]) -> None:
+async def _confirmed(services: Services, organization: str, resource: dict[str, Any]) -> None:
     """Return when the operator has confirmed a new key, so that every replica accepts it.
 
     Raises:
         ProblemError: 503 if the operator did not confirm it in time; the ApiKey is deleted then.
     """
-    name, uid = made["metadata"]["name"], made["metadata"]["uid"]
-    services.view.keys.put(made)
+    name, uid = resource["metadata"]["name"], resource["metadata"]["uid"]
+    services.view.keys.put(resource)
     try:
         record = await services.view.keys.wait(
             organization,
             name,
-            lambda known: known is None or known.confirmed,
+            lambda candidate: candidate is None or candidate.confirmed,
             seconds=services.settings.create_timeout,
         )
     except BaseException as error:
@@ -120,9 +120,9 @@ async def _take_back(services: Services, organization: str, name: str, uid: str)
         if error.status != 409:
             log.warning("key not confirmed and not deleted, it stays until it is revoked", name=name, error=str(error))
             return
-    known = services.view.keys.get(organization, name)
-    if known is not None and known.identity.uid == uid:
-        services.view.keys.forget(known)
+    record = services.view.keys.get(organization, name)
+    if record is not None and record.identity.uid == uid:
+        services.view.keys.forget(record)
 
 
 def _fresh_id(
@@ -132,9 +132,9 @@ def _fresh_id(
     if idempotency_key is None:
         return None
     ids = generations(KEY_ID_LENGTH, "key", organization, project, idempotency_key)
-    key_id, known = found_or_free(ids, partial(services.view.keys.get, organization), services.now())
-    if known is not None:
-        check_same(known.annotations, digest)
+    key_id, record = found_or_free(ids, partial(services.view.keys.get, organization), services.now())
+    if record is not None:
+        check_same(record.annotations, digest)
         raise _made_before(key_id)
     return key_id
 
@@ -148,12 +148,12 @@ def _made_before(key_id: str) -> ProblemError:
 
 
 def _manifest(
-    organization: str, project: str, body: KeyRequest, minted: MintedKey, annotations: dict[str, str]
+    organization: str, project: str, body: KeyRequest, key: MintedKey, annotations: dict[str, str]
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "projectRef": {"name": project},
         "displayName": body.name,
-        "digest": minted.digest,
+        "digest": key.digest,
     }
     if body.scopes is not None:
         spec["scopes"] = list(body.scopes)
@@ -163,7 +163,7 @@ def _manifest(
         "apiVersion": API_VERSION,
         "kind": "ApiKey",
         "metadata": {
-            "name": minted.key_id,
+            "name": key.key_id,
             "namespace": organization,
             "labels": MADE_BY_API,
             "annotations": annotations,

@@ -40,24 +40,24 @@ class Call(NamedTuple):
     """A call of an operation by a caller that has the permission.
 
     Attributes:
-        given: the arguments of the function, by the names of the parameters.
+        arguments: the arguments of the function, by the names of the parameters.
         project: the name of the project; None: a session calls for its whole organization.
     """
 
     request: Request
     operation: ApiOperation
-    given: dict[str, Any]
+    arguments: dict[str, Any]
     project: str | None
 
     @property
     def target(self) -> str:
         """The object that the audit log names."""
-        return str(self.given[list(self.operation.parameters)[-1]])
+        return str(self.arguments[list(self.operation.parameters)[-1]])
 
     @property
     def parts(self) -> tuple[str, ...]:
         """The path on the intake, after the namespace."""
-        values = {f"{{{name}}}": str(value) for name, value in (self.given | {"project": self.project}).items()}
+        values = {f"{{{name}}}": str(value) for name, value in (self.arguments | {"project": self.project}).items()}
         below = self.operation.path.removeprefix("/v1/").replace("webhooks/", "webhookendpoints/")
         return tuple(values.get(part, part) for part in below.split("/"))
 
@@ -69,11 +69,11 @@ class Call(NamedTuple):
             ProblemError: 422.
         """
         model = self.operation.query
-        given = {name: self.given[name] for name in model.model_fields} if model else {}
-        values = query_of(model, given).model_dump(exclude_none=True) if model else {}
+        arguments = {name: self.arguments[name] for name in model.model_fields} if model else {}
+        values = query_of(model, arguments).model_dump(exclude_none=True) if model else {}
         # The other paths name the webhook or the project.
-        named = {"project": self.project} if self.project and not self.operation.scope else {}
-        return {name: str(value) for name, value in (values | named).items()}
+        scope = {"project": self.project} if self.project and not self.operation.scope else {}
+        return {name: str(value) for name, value in (values | scope).items()}
 
     async def ask(self) -> bytes:
         """Return the operator's JSON answer.
@@ -81,7 +81,7 @@ class Call(NamedTuple):
         Raises:
             ProblemError: the operator refused the request, or did not answer.
         """
-        operation, body = self.operation, self.given.get("body")
+        operation, body = self.operation, self.arguments.get("body")
         return await services_of(self.request).operator.forward(
             operation.method,
             caller_of(self.request).organization,
@@ -105,7 +105,7 @@ async def _forward(call: Call) -> Response:
 
 async def _begin_replay(call: Call) -> Response:
     content = await call.ask()
-    if call.given["body"].dry_run:
+    if call.arguments["body"].dry_run:
         return raw_answer(content)
     call.audit(call.operation.audit)
     return raw_answer(content, 202, Location=f"/v1/webhooks/{call.target}/replays/{from_json(content)['id']}")
@@ -114,9 +114,9 @@ async def _begin_replay(call: Call) -> Response:
 async def _settle(call: Call) -> Response:
     content, action = await call.ask(), call.operation.audit
     result = f"{action.removeprefix('message.')}ed"
-    done = [message for message in from_json(content)["data"] if message["result"] == result]
+    settlements = [message for message in from_json(content)["data"] if message["result"] == result]
     for repeated_action, is_repeated in ((action, False), (f"{action}_repeated", True)):
-        messages = [message["id"] for message in done if message["repeated"] is is_repeated]
+        messages = [message["id"] for message in settlements if message["repeated"] is is_repeated]
         call.audit(repeated_action, list(dict.fromkeys(message.partition(".")[0] for message in messages)))
     return raw_answer(content)
 
@@ -125,8 +125,8 @@ async def _take_messages(call: Call) -> Response:
     services, organization = services_of(call.request), caller_of(call.request).organization
     query = call.query
     with await services.polls.acquire(organization) as place:
-        taken = services.operator.take_messages(organization, call.target, query)
-        messages = await until_gone(taken, call.request.receive, services.ending)
+        request = services.operator.take_messages(organization, call.target, query)
+        messages = await until_gone(request, call.request.receive, services.ending)
         return HeldAnswer(b'{"data":[]}' if messages is None else messages, place.pop_all())
 
 
@@ -139,7 +139,7 @@ async def _send_events(call: Call) -> Response:
     request, organization = call.request, caller_of(call.request).organization
     project = one_project(request, None)
     body = await request.body()
-    key = check_key(call.given["idempotency_key"])
+    key = check_key(call.arguments["idempotency_key"])
     if key is not None:
         # A body that gets no ids is forwarded unchanged, because the operator reports its faults.
         with suppress(EventsShapeError):
@@ -196,8 +196,8 @@ def _function_of(operation: ApiOperation) -> Function:
     async def function(*arguments: Any, **options: Any) -> Response:
         bound = signature.bind(*arguments, **options)
         bound.apply_defaults()
-        request, given = bound.arguments["request"], dict(bound.arguments)
-        return await act(Call(request, operation, given, _project(request, operation, given)))
+        request, values = bound.arguments["request"], dict(bound.arguments)
+        return await act(Call(request, operation, values, _project(request, operation, values)))
 
     function.__name__ = function.__qualname__ = operation.function_name
     function.__doc__ = operation.documentation
@@ -206,7 +206,7 @@ def _function_of(operation: ApiOperation) -> Function:
 
 
 def _signature(operation: ApiOperation) -> inspect.Signature:
-    kinds, annotated = inspect.Parameter, cast("Any", Annotated)
+    kinds, annotation_type = inspect.Parameter, cast("Any", Annotated)
     parameters = [kinds("request", kinds.POSITIONAL_OR_KEYWORD, annotation=Request)]
 
     def add(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> None:
@@ -219,7 +219,7 @@ def _signature(operation: ApiOperation) -> inspect.Signature:
         add("body", operation.body)
     for name, field in operation.query.model_fields.items() if operation.query else ():
         parameter = Query(description=field.description, examples=field.examples)
-        add(name, annotated[(field.annotation, *field.metadata, parameter)], field.default)
+        add(name, annotation_type[(field.annotation, *field.metadata, parameter)], field.default)
     if operation.name == "sendEvents":
         add("idempotency_key", IdempotencyKey, None)
     elif operation.scope != "project":
@@ -227,18 +227,18 @@ def _signature(operation: ApiOperation) -> inspect.Signature:
     return inspect.Signature(parameters, return_annotation=Response)
 
 
-def _project(request: Request, operation: ApiOperation, given: Mapping[str, Any]) -> str | None:
+def _project(request: Request, operation: ApiOperation, arguments: Mapping[str, Any]) -> str | None:
     """Return the project of a call, after the check that the caller may see the objects in the path.
 
     Raises:
         ProblemError: 404; 422, a project together with a key.
     """
     if operation.scope == "project":
-        return own_project(request, given["project"])
-    project = optional_project(request, given.get("project"))
+        return own_project(request, arguments["project"])
+    project = optional_project(request, arguments.get("project"))
     if operation.scope == "webhook":
-        project = endpoint_named(request, given["id"], project).project
-    ids = [given[name] for name, noun in operation.parameters.items() if noun != "webhook"]
+        project = endpoint_named(request, arguments["id"], project).project
+    ids = [arguments[name] for name, noun in operation.parameters.items() if noun != "webhook"]
     if not all(map(_ID.fullmatch, ids)):
         raise not_found(operation.subject)
     return project

@@ -41,9 +41,11 @@ Force = Annotated[bool, Query(description="true deletes a project that has webho
 async def list_projects(request: Request) -> Response:
     """List the projects of the organization by name; a key sees its own project only."""
     caller, view = caller_of(request), services_of(request).view
-    found = view.projects.find("organization", caller.organization)
-    visible = [record for record in found if caller.key is None or record.identity.name == caller.key.project]
-    return answer({"data": [_shown(view, one) for one in sorted(visible, key=lambda one: one.identity.name)]})
+    records = view.projects.find("organization", caller.organization)
+    visible = [record for record in records if caller.key is None or record.identity.name == caller.key.project]
+    return answer(
+        {"data": [_shown(view, record) for record in sorted(visible, key=lambda record: record.identity.name)]}
+    )
 
 
 @router.get("/{project}", response_model=ProjectDetailAnswer, operation_id="getProject")
@@ -84,14 +86,14 @@ async def create_project(request: Request, body: ProjectRequest) -> Response:
         "spec": {"displayName": body.display_name} if body.display_name else {},
     }
     try:
-        made = await services.kube.post(object_path("projects", caller.organization), manifest)
+        resource = await services.kube.post(object_path("projects", caller.organization), manifest)
     except KubeError as error:
         if error.reason == "AlreadyExists":
             raise ProblemError(409, f"the project {body.name} exists; choose another name") from None
         raise _refusal(error, "create", caller.organization) from None
-    services.view.projects.put(made)
+    services.view.projects.put(resource)
     audit(request, "project.create", target=body.name, project=body.name)
-    return answer(_shown(services.view, ProjectRecord.of(made)), 201, Location=f"/v1/projects/{body.name}")
+    return answer(_shown(services.view, ProjectRecord.of(resource)), 201, Location=f"/v1/projects/{body.name}")
 
 
 @router.delete("/{project}", response_model=DeletedProjectAnswer, operation_id="deleteProject")
@@ -109,16 +111,16 @@ async def delete_project(request: Request, project: str, *, force: Force = False
         owner = identity.declared_by
         raise ProblemError(409, f"the project {identity.name} is declared by {owner}; delete it there")
     endpoints, keys = _children(services.view, record)
-    discarded = _discarded(identity.name, endpoints, keys)
+    losses = _discarded(identity.name, endpoints, keys)
     if (endpoints or keys) and not force:
-        raise ProblemError(409, _warning(discarded))
+        raise ProblemError(409, _warning(losses))
     try:
         await services.kube.delete(object_path("projects", identity.namespace, identity.name), uid=identity.uid)
     except KubeError as error:
         raise _refusal(error, "delete", identity.namespace) from None
     services.view.projects.forget(record)
     audit(request, "project.delete", target=identity.name, project=identity.name)
-    return answer(discarded)
+    return answer(losses)
 
 
 def _named(request: Request, name_or_uid: str) -> ProjectRecord:
@@ -130,8 +132,8 @@ def _named(request: Request, name_or_uid: str) -> ProjectRecord:
 
 
 def _children(view: View, project: ProjectRecord) -> tuple[list[EndpointRecord], list[KeyRecord]]:
-    where = (project.identity.namespace, project.identity.name)
-    return view.endpoints.find("project", where), view.keys.find("project", where)
+    reference = (project.identity.namespace, project.identity.name)
+    return view.endpoints.find("project", reference), view.keys.find("project", reference)
 
 
 def _shown(view: View, project: ProjectRecord) -> dict[str, Any]:
@@ -153,24 +155,24 @@ def _shown(view: View, project: ProjectRecord) -> dict[str, Any]:
 
 def _discarded(name: str, endpoints: Sequence[EndpointRecord], keys: Sequence[KeyRecord]) -> dict[str, Any]:
     """Return what the deletion of a project deletes: garbage collection deletes only objects that /v1 created."""
-    deleted = [endpoint for endpoint in endpoints if not endpoint.identity.declared_by]
-    revoked = [key for key in keys if not key.identity.declared_by]
-    counts = [endpoint.endpoint.status.deliveries for endpoint in deleted]
+    webhooks = [endpoint for endpoint in endpoints if not endpoint.identity.declared_by]
+    api_keys = [key for key in keys if not key.identity.declared_by]
+    counts = [endpoint.endpoint.status.deliveries for endpoint in webhooks]
     return {
         "name": name,
-        "webhooks": len(deleted),
-        "keys": len(revoked),
-        "declared": len(endpoints) + len(keys) - len(deleted) - len(revoked),
+        "webhooks": len(webhooks),
+        "keys": len(api_keys),
+        "declared": len(endpoints) + len(keys) - len(webhooks) - len(api_keys),
         "pending_deliveries": sum(count.pending for count in counts if count is not None),
     }
 
 
-def _warning(discarded: dict[str, Any]) -> str:
+def _warning(losses: dict[str, Any]) -> str:
     return (
         "the project {name} is not empty: its deletion deletes {webhooks} webhooks with {pending_deliveries} pending "
         "deliveries, revokes {keys} keys, and leaves {declared} declared objects without a project; "
         "send ?force=true to delete it"
-    ).format(**discarded)
+    ).format(**losses)
 
 
 def _refusal(error: KubeError, verb: str, organization: str) -> ProblemError:

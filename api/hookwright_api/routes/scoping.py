@@ -72,7 +72,7 @@ def endpoint_named(request: Request, name: str, project: str | None) -> Endpoint
     Raises:
         ProblemError: 404, also for an endpoint of another project.
     """
-    found = services_of(request).view.endpoints.get(caller_of(request).organization, name)
-    if found is None or (project is not None and found.project != project):
+    record = services_of(request).view.endpoints.get(caller_of(request).organization, name)
+    if record is None or (project is not None and record.project != project):
         raise not_found("the webhook")
-    return found
+    return record

@@ -70,16 +70,16 @@ async def create_webhook(
     name = one_project(request, project)
     check_url_scheme(services, body.url)
     check_expiry(services, body.expires_at)
-    wanted = WebhookCreation(caller.organization, name, body)
-    created = await create(services, wanted, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
-    its_id = created.record.identity.name
-    if created.is_new:
+    creation = WebhookCreation(caller.organization, name, body)
+    result = await create(services, creation, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
+    its_id = result.record.identity.name
+    if result.is_new:
         audit(request, "webhook.create", target=its_id, project=name)
-    made = await register(services, created)
-    if not created.is_new:
+    registration = await register(services, result)
+    if not result.is_new:
         audit(request, "secret.read", target=its_id, project=name)
-    document = {**endpoint_summary(made.record.endpoint), "secret": made.secret}
-    return answer(document, 201, Location=f"/v1/webhooks/{its_id}", ETag=etag_of(made.record.endpoint.metadata))
+    document = {**endpoint_summary(registration.record.endpoint), "secret": registration.secret}
+    return answer(document, 201, Location=f"/v1/webhooks/{its_id}", ETag=etag_of(registration.record.endpoint.metadata))
 
 
 @router.get("", response_model=WebhooksAnswer, operation_id="listWebhooks")
@@ -97,10 +97,10 @@ async def list_webhooks(
     Pages are stable: an endpoint that is made between two requests is on the last page.
     """
     name = one_project(request, project)
-    found = services_of(request).view.endpoints.find("project", (caller_of(request).organization, name))
+    endpoints = services_of(request).view.endpoints.find("project", (caller_of(request).organization, name))
     if status is not None:
-        found = [endpoint for endpoint in found if endpoint.status == status]
-    page, following = page_after(found, cursor, limit)
+        endpoints = [endpoint for endpoint in endpoints if endpoint.status == status]
+    page, following = page_after(endpoints, cursor, limit)
     return list_answer([endpoint.rendered for endpoint in page], following)
 
 
@@ -108,8 +108,8 @@ async def list_webhooks(
 @needs(READ)
 async def get_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show an endpoint with its conditions and delivery counts."""
-    found = endpoint_named(request, id, one_project(request, project))
-    return answer(endpoint_detail(found.endpoint), ETag=etag_of(found.endpoint.metadata))
+    record = endpoint_named(request, id, one_project(request, project))
+    return answer(endpoint_detail(record.endpoint), ETag=etag_of(record.endpoint.metadata))
 
 
 @changes.patch(
@@ -135,10 +135,10 @@ async def update_webhook(
     names the owner of its fields.
     """
     name = one_project(request, project)
-    found = endpoint_named(request, id, name)
-    changed = await change(services_of(request), found.identity, body, if_match)
+    record = endpoint_named(request, id, name)
+    result = await change(services_of(request), record.identity, body, if_match)
     audit(request, "webhook.update", target=id, project=name)
-    return answer(endpoint_detail(changed.endpoint), ETag=etag_of(changed.endpoint.metadata))
+    return answer(endpoint_detail(result.endpoint), ETag=etag_of(result.endpoint.metadata))
 
 
 @rotations.post("/{id}/rotate-secret", response_model=SecretAnswer, operation_id="rotateWebhookSecret")
@@ -159,23 +159,23 @@ async def rotate_secret(
     name = one_project(request, project)
     identity = endpoint_named(request, id, name).identity
     bound = bound_key(idempotency_key, caller_of(request).credential_uid)
-    made, is_new = await rotate(services_of(request), identity, body.overlap, bound)
+    secret, is_new = await rotate(services_of(request), identity, body.overlap, bound)
     audit(request, "secret.rotate" if is_new else "secret.read", target=id, project=name)
-    return _secret_answer(id, made)
+    return _secret_answer(id, secret)
 
 
 @router.get("/{id}/secret", response_model=SecretAnswer, operation_id="getWebhookSecret")
 @needs(EDIT)
 async def get_secret(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
     """Show the signing secret of an endpoint to a user; the audit log has a line for each read."""
-    found = endpoint_named(request, id, optional_project(request, project))
-    made = await services_of(request).operator.secret(found.identity.namespace, found.identity.name)
-    audit(request, "secret.read", target=id, project=found.project)
-    return _secret_answer(id, made)
+    record = endpoint_named(request, id, optional_project(request, project))
+    secret = await services_of(request).operator.secret(record.identity.namespace, record.identity.name)
+    audit(request, "secret.read", target=id, project=record.project)
+    return _secret_answer(id, secret)
 
 
-def _secret_answer(name: str, made: SigningSecret) -> Response:
-    document = {"id": name, "secret": made.secret, "previous_signs_until": made.previous_signs_until}
+def _secret_answer(name: str, secret: SigningSecret) -> Response:
+    document = {"id": name, "secret": secret.secret, "previous_signs_until": secret.previous_signs_until}
     return answer(document)
 
 
@@ -188,11 +188,11 @@ async def delete_webhook(request: Request, id: str, project: ProjectQuery = None
     """
     services = services_of(request)
     name = one_project(request, project)
-    found = endpoint_named(request, id, name)
-    left = await delete(services, found.identity)
-    if left.get("kind") == "WebhookEndpoint":
-        services.view.endpoints.put(left)
+    record = endpoint_named(request, id, name)
+    resource = await delete(services, record.identity)
+    if resource.get("kind") == "WebhookEndpoint":
+        services.view.endpoints.put(resource)
     else:
-        services.view.endpoints.forget(found)
+        services.view.endpoints.forget(record)
     audit(request, "webhook.delete", target=id, project=name)
     return Response(status_code=204)

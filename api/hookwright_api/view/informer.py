@@ -105,13 +105,13 @@ class Informer:
         self._failures = 0
 
     async def _list(self) -> None:
-        listed: list[Object] = []
+        objects: list[Object] = []
         version = ""
         async for page in self._kube.pages(self._path, **self._params):
-            listed += page["items"]
+            objects += page["items"]
             version = str(page["metadata"].get("resourceVersion", ""))
         self._version = version
-        self._table.replace(listed, int(version or 0), namespace=self._namespace)
+        self._table.replace(objects, int(version or 0), namespace=self._namespace)
         self._alive()
         VIEW_LISTS.labels(self.name).inc()
         self.synced.set()
@@ -130,14 +130,14 @@ class Informer:
 
     async def _follow(self, events: AsyncIterator[Object]) -> None:
         async for event in events:
-            kind, written = event.get("type"), event.get("object") or {}
+            kind, resource = event.get("type"), event.get("object") or {}
             if kind == "ERROR":
-                if written.get("code") == 410:
+                if resource.get("code") == 410:
                     raise ExpiredError
-                raise KubeError(f"WATCH {self._path}: {written.get('message')}", status=int(written.get("code") or 0))
+                raise KubeError(f"WATCH {self._path}: {resource.get('message')}", status=int(resource.get("code") or 0))
             if kind in ("ADDED", "MODIFIED"):
-                self._table.put(trimmed_with_labels(written))
+                self._table.put(trimmed_with_labels(resource))
             elif kind == "DELETED":
-                self._table.remove(written)
-            self._version = written["metadata"]["resourceVersion"]
+                self._table.remove(resource)
+            self._version = resource["metadata"]["resourceVersion"]
             self._alive()

@@ -102,23 +102,23 @@ class Table(Generic[R]):
         """Return the objects that an index has under a value, oldest first."""
         return self._indexed.get((index, value), []).copy()
 
-    def put(self, written: Object) -> R | None:
+    def put(self, resource: Object) -> R | None:
         """Store an object's state unless a newer one is known; return the current state."""
-        meta = written["metadata"]
+        meta = resource["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
-        known = self._records.get(key)
-        outdated = known is not None and known.identity.version >= int(meta.get("resourceVersion") or 0)
-        if not outdated and meta.get("uid") not in self._gone:
-            self._set(key, self._record(written))
+        record = self._records.get(key)
+        is_outdated = record is not None and record.identity.version >= int(meta.get("resourceVersion") or 0)
+        if not is_outdated and meta.get("uid") not in self._gone:
+            self._set(key, self._record(resource))
         return self.get(*key)
 
-    def remove(self, written: Object) -> None:
+    def remove(self, resource: Object) -> None:
         """Remove an object that the watch reports as deleted."""
-        meta = written["metadata"]
+        meta = resource["metadata"]
         self._gone.pop(meta.get("uid", ""), None)
         key = (meta.get("namespace", ""), meta["name"])
-        known = self._records.get(key)
-        if known is not None and known.identity.uid == meta.get("uid"):
+        record = self._records.get(key)
+        if record is not None and record.identity.uid == meta.get("uid"):
             self._set(key, None)
 
     def forget(self, record: R) -> None:
@@ -128,25 +128,25 @@ class Table(Generic[R]):
         self._gone[identity.uid] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
-        known = self._records.get((identity.namespace, identity.name))
-        if known is not None and known.identity.uid == identity.uid:
+        present = self._records.get((identity.namespace, identity.name))
+        if present is not None and present.identity.uid == identity.uid:
             self._set((identity.namespace, identity.name), None)
 
-    def replace(self, listed: Iterable[Object], version: int, *, namespace: str | None = None) -> None:
+    def replace(self, resources: Iterable[Object], version: int, *, namespace: str | None = None) -> None:
         """Apply a whole list: an object that is missing in it is removed, unless it is newer than the list.
 
         Args:
-            listed: the objects.
+            resources: the objects.
             version: the list's resourceVersion.
             namespace: the listed namespace; None for all.
         """
-        seen, uids = set(), set()
-        for written in listed:
-            self.put(written)
-            seen.add((written["metadata"].get("namespace", ""), written["metadata"]["name"]))
-            uids.add(written["metadata"].get("uid", ""))
+        keys, uids = set(), set()
+        for resource in resources:
+            self.put(resource)
+            keys.add((resource["metadata"].get("namespace", ""), resource["metadata"]["name"]))
+            uids.add(resource["metadata"].get("uid", ""))
         for key, record in list(self._records.items()):
-            if namespace in (None, key[0]) and key not in seen and record.identity.version <= version:
+            if namespace in (None, key[0]) and key not in keys and record.identity.version <= version:
                 self._set(key, None)
         if namespace is None:
             self._gone = {uid: None for uid in self._gone if uid in uids}
@@ -162,12 +162,12 @@ class Table(Generic[R]):
                 await self._change.wait()
         return record
 
-    def _record(self, written: Object) -> R | None:
+    def _record(self, resource: Object) -> R | None:
         try:
-            return self._read(written)
+            return self._read(resource)
         except (ValueError, KeyError) as error:
             # Log only the kind of the error, because its text may contain the content of a Secret.
-            meta = written["metadata"]
+            meta = resource["metadata"]
             log.warning(
                 "object unreadable, skipping it",
                 kind=self._kind,
@@ -178,9 +178,9 @@ class Table(Generic[R]):
             return None
 
     def _set(self, key: Key, record: R | None) -> None:
-        known = self._records.pop(key, None)
-        if known is not None and not known.identity.deleting:
-            self._unindex(known)
+        present = self._records.pop(key, None)
+        if present is not None and not present.identity.deleting:
+            self._unindex(present)
         if record is not None:
             self._records[key] = record
             if not record.identity.deleting:

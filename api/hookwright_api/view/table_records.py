@@ -52,9 +52,9 @@ class Identity:
     declared_by: str
 
     @classmethod
-    def of(cls, written: Object) -> "Identity":
+    def of(cls, resource: Object) -> "Identity":
         """Read an object's metadata."""
-        return cls.from_meta(ObjectMeta.model_validate(written["metadata"]))
+        return cls.from_meta(ObjectMeta.model_validate(resource["metadata"]))
 
     @classmethod
     def from_meta(cls, meta: ObjectMeta) -> "Identity":
@@ -79,9 +79,9 @@ class ProjectRecord:
     delivery_log: DeliveryLogSettings
 
     @classmethod
-    def of(cls, written: Object) -> "ProjectRecord":
+    def of(cls, resource: Object) -> "ProjectRecord":
         """Read a Project."""
-        project, _ = read(Project, written)
+        project, _ = read(Project, resource)
         return cls(Identity.from_meta(project.metadata), project.spec.display_name, project.spec.delivery_log)
 
 
@@ -110,34 +110,34 @@ class KeyRecord:
     previous: tuple[PreviousKey, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, written: Object) -> "KeyRecord":
+    def of(cls, resource: Object) -> "KeyRecord":
         """Read an ApiKey; its key id is the object's name for a declared digest, else the id in the status."""
-        key, unsupported = read(ApiKey, written)
-        declared = key.spec.digest is not None
-        digest = (key.spec.digest if declared else key.status.digest) or ""
+        key, unsupported_fields = read(ApiKey, resource)
+        is_declared = key.spec.digest is not None
+        digest = (key.spec.digest if is_declared else key.status.digest) or ""
         ready = find(key.status.conditions, "Ready")
         return cls(
             identity=Identity.from_meta(key.metadata),
             project=key.spec.project_ref.name,
             display_name=key.spec.display_name,
-            key_id=(key.metadata.name if declared else key.status.key_id) or "",
+            key_id=(key.metadata.name if is_declared else key.status.key_id) or "",
             digest=digest,
             expires_at=key.spec.expires_at,
             last_used_at=key.status.last_used_at,
             annotations=key.metadata.annotations,
             # A spec that this version does not understand may restrict the key.
-            confirmed=not unsupported.faults
+            confirmed=not unsupported_fields.faults
             and ready is not None
             and ready.status == "True"
             and key.status.digest == digest,
             scopes=tuple(scope for scope in KeyScope if key.spec.scopes is None or scope in key.spec.scopes),
-            previous=() if declared else key.status.previous,
+            previous=() if is_declared else key.status.previous,
         )
 
     @property
     def confirmed_digests(self) -> tuple[str, ...]:
         """The present and the replaced digests; none until the operator has confirmed them."""
-        return (self.digest, *(replaced.digest for replaced in self.previous)) if self.confirmed else ()
+        return (self.digest, *(key.digest for key in self.previous)) if self.confirmed else ()
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ class EndpointRecord:
     endpoint: WebhookEndpoint
 
     @classmethod
-    def of(cls, written: Object) -> "EndpointRecord":
+    def of(cls, resource: Object) -> "EndpointRecord":
         """Read a WebhookEndpoint."""
-        endpoint, _ = read(WebhookEndpoint, written)
+        endpoint, _ = read(WebhookEndpoint, resource)
         return cls(Identity.from_meta(endpoint.metadata), endpoint)
 
     @property
@@ -192,18 +192,18 @@ class UserRecord:
     role: UserRole
 
     @classmethod
-    def of(cls, written: Object) -> "UserRecord":
+    def of(cls, resource: Object) -> "UserRecord":
         """Read a user's Secret.
 
         Raises:
             ValueError: a field is missing or wrong, or the role is not known.
         """
-        fields = secret_fields(written)
+        fields = secret_fields(resource)
         missing = [name for name in (EMAIL_FIELD, ORGANIZATION_FIELD, PASSWORD_HASH_FIELD) if not fields.get(name)]
         if missing:
             raise ValueError(f"the user's Secret lacks {', '.join(missing)}")
         return cls(
-            identity=Identity.of(written),
+            identity=Identity.of(resource),
             email=normal_email(fields[EMAIL_FIELD]),
             organization=fields[ORGANIZATION_FIELD],
             password_hash=fields[PASSWORD_HASH_FIELD].strip(),
@@ -224,9 +224,9 @@ class SessionKeysRecord:
     keys: tuple[SessionKey, ...]
 
     @classmethod
-    def of(cls, written: Object) -> "SessionKeysRecord":
+    def of(cls, resource: Object) -> "SessionKeysRecord":
         """Read the Secret."""
-        return cls(Identity.of(written), parse_session_keys(secret_fields(written)))
+        return cls(Identity.of(resource), parse_session_keys(secret_fields(resource)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class EndedSessionsRecord:
     ends: Mapping[str, float]
 
     @classmethod
-    def of(cls, written: Object) -> "EndedSessionsRecord":
+    def of(cls, resource: Object) -> "EndedSessionsRecord":
         """Read the Secret."""
-        ends = {name: parse_session_end(text) for name, text in secret_fields(written).items()}
-        return cls(Identity.of(written), ends)
+        ends = {name: parse_session_end(text) for name, text in secret_fields(resource).items()}
+        return cls(Identity.of(resource), ends)

@@ -77,9 +77,9 @@ class View:
 
     def project(self, organization: str, name_or_uid: str) -> ProjectRecord | None:
         """Return a project of an organization by its name or its uid."""
-        named = self.projects.get(organization, name_or_uid)
-        if named is not None:
-            return named
+        record = self.projects.get(organization, name_or_uid)
+        if record is not None:
+            return record
         return next(iter(self.projects.find("uid", (organization, name_or_uid))), None)
 
     def user(self, email: str) -> UserRecord | None:
@@ -87,26 +87,26 @@ class View:
         return next(iter(self.users.find("email", email)), None)
 
     def follow(
-        self, kube: KubernetesClient, *, users_namespace: str, watched: tuple[str, ...]
+        self, kube: KubernetesClient, *, users_namespace: str, namespaces: tuple[str, ...]
     ) -> list[Coroutine[None, None, None]]:
         """Return the coroutines that keep the view current; each runs until cancelled.
 
         Args:
             kube: the client of the API server.
             users_namespace: the namespace of users and session keys.
-            watched: the organizations' namespaces, none for all.
+            namespaces: the organizations' namespaces, none for all.
         """
         self._users_namespace = users_namespace
         secrets = secrets_path(users_namespace)
         users, keys = f"type={USER_TYPE}", f"metadata.name={SESSION_KEYS_NAME}"
-        ended = f"metadata.name={ENDED_SESSIONS_NAME}"
+        ended_sessions = f"metadata.name={ENDED_SESSIONS_NAME}"
         self._reflectors = [
-            *_resource(kube, "projects", self.projects, watched),
-            *_resource(kube, "apikeys", self.keys, watched),
-            *_resource(kube, "webhookendpoints", self.endpoints, watched),
+            *_resource(kube, "projects", self.projects, namespaces),
+            *_resource(kube, "apikeys", self.keys, namespaces),
+            *_resource(kube, "webhookendpoints", self.endpoints, namespaces),
             Informer(kube, "users", secrets, self.users, params={"fieldSelector": users}),
             Informer(kube, "sessionkeys", secrets, self._session_keys, params={"fieldSelector": keys}),
-            Informer(kube, "endedsessions", secrets, self.ended_sessions, params={"fieldSelector": ended}),
+            Informer(kube, "endedsessions", secrets, self.ended_sessions, params={"fieldSelector": ended_sessions}),
         ]
         self._publish_age()
         return [reflector.run() for reflector in self._reflectors]
@@ -120,6 +120,8 @@ class View:
         return lambda: max(reflector.age(now()) for reflector in self._reflectors if reflector.name == name)
 
 
-def _resource(kube: KubernetesClient, plural: str, table: Table[Any], watched: tuple[str, ...]) -> Iterator[Informer]:
-    for namespace in watched or (None,):
+def _resource(
+    kube: KubernetesClient, plural: str, table: Table[Any], namespaces: tuple[str, ...]
+) -> Iterator[Informer]:
+    for namespace in namespaces or (None,):
         yield Informer(kube, plural, object_path(plural, namespace), table, namespace=namespace)

@@ -151,17 +151,17 @@ async def write(services: Services, identity: Identity, patch: Object) -> Endpoi
         raise
 
 
-def keep(services: Services, written: Object) -> EndpointRecord:
+def keep(services: Services, resource: Object) -> EndpointRecord:
     """Put a state into the view, and return the newest known state."""
-    kept = trimmed_with_labels(written)
-    record = services.view.endpoints.put(kept)
-    return record if record is not None else EndpointRecord.of(kept)
+    trimmed_object = trimmed_with_labels(resource)
+    record = services.view.endpoints.put(trimmed_object)
+    return record if record is not None else EndpointRecord.of(trimmed_object)
 
 
 def _check_result(live: Object, fields: Object) -> None:
-    endpoint, unsupported = read(WebhookEndpoint, live)
-    if unsupported.faults:
-        raise ProblemError(409, f"the webhook was written by a newer version. {unsupported.sentence}")
+    endpoint, unsupported_fields = read(WebhookEndpoint, live)
+    if unsupported_fields.faults:
+        raise ProblemError(409, f"the webhook was written by a newer version. {unsupported_fields.sentence}")
     before = document_of(endpoint)
     if "labels" not in fields:
         # Other clients may have set more labels than `/v1` accepts.

@@ -105,33 +105,35 @@ class Registered(NamedTuple):
     secret: str
 
 
-async def create(services: Services, wanted: WebhookCreation, idempotency_key: str | None, *, creator: str) -> Created:
+async def create(
+    services: Services, creation: WebhookCreation, idempotency_key: str | None, *, creator: str
+) -> Created:
     """Write an endpoint to the cluster, or find the one that an earlier request with the same Idempotency-Key wrote.
 
     Args:
         services: of the process.
-        wanted: the endpoint.
+        creation: the endpoint.
         idempotency_key: makes the registration repeatable.
         creator: the caller, whom the annotation of the object names.
 
     Raises:
         ProblemError: 409, 422, or 503 if the API server is unavailable.
     """
-    name, known = _name(services, wanted, idempotency_key)
-    if known is not None:
-        return Created(known, is_new=False, repeatable=True)
-    annotations = {CREATOR_ANNOTATION: creator} | ({REQUEST_ANNOTATION: wanted.digest()} if idempotency_key else {})
+    name, record = _name(services, creation, idempotency_key)
+    if record is not None:
+        return Created(record, is_new=False, repeatable=True)
+    annotations = {CREATOR_ANNOTATION: creator} | ({REQUEST_ANNOTATION: creation.digest()} if idempotency_key else {})
     try:
-        made = await services.kube.post(
-            object_path("webhookendpoints", wanted.organization), wanted.manifest(name, annotations)
+        resource = await services.kube.post(
+            object_path("webhookendpoints", creation.organization), creation.manifest(name, annotations)
         )
     except KubeError as error:
         if error.reason == "AlreadyExists" and idempotency_key:
-            return Created(await _others(services, wanted, name), is_new=False, repeatable=True)
+            return Created(await _others(services, creation, name), is_new=False, repeatable=True)
         if isinstance(error, KubeUnavailable) and not idempotency_key:
-            _watch_for(services, wanted.organization, name)
+            _watch_for(services, creation.organization, name)
         raise from_kube(error, "the webhook") from None
-    return Created(_put(services, made), is_new=True, repeatable=idempotency_key is not None)
+    return Created(_put(services, resource), is_new=True, repeatable=idempotency_key is not None)
 
 
 def _watch_for(services: Services, organization: str, name: str) -> None:
@@ -139,13 +141,13 @@ def _watch_for(services: Services, organization: str, name: str) -> None:
 
     async def take_back_when_seen() -> None:
         try:
-            seen = await services.view.endpoints.wait(
+            late_record = await services.view.endpoints.wait(
                 organization, name, lambda record: record is not None, seconds=_LATE_SECONDS
             )
         except TimeoutError:
             return
-        assert seen is not None
-        await _take_back(services, seen)
+        assert late_record is not None
+        await _take_back(services, late_record)
 
     task = asyncio.create_task(take_back_when_seen())
     _LATE.add(task)
@@ -153,67 +155,67 @@ def _watch_for(services: Services, organization: str, name: str) -> None:
 
 
 def _name(
-    services: Services, wanted: WebhookCreation, idempotency_key: str | None
+    services: Services, creation: WebhookCreation, idempotency_key: str | None
 ) -> tuple[str, EndpointRecord | None]:
     """Return the name to use, and the object that an earlier request with the same Idempotency-Key created under it."""
     if idempotency_key is None:
         return _PREFIX + "".join(services.choose(_NAME_ALPHABET) for _ in range(_ID_LENGTH)), None
-    ids = generations(_ID_LENGTH, "webhook", wanted.organization, wanted.project, idempotency_key)
-    endpoint = partial(services.view.endpoints.get, wanted.organization)
-    name, known = found_or_free([_PREFIX + one for one in ids], endpoint, services.now())
-    if known is not None:
-        check_same(known.endpoint.metadata.annotations, wanted.digest())
-    return name, known
+    ids = generations(_ID_LENGTH, "webhook", creation.organization, creation.project, idempotency_key)
+    endpoint = partial(services.view.endpoints.get, creation.organization)
+    name, record = found_or_free([_PREFIX + suffix for suffix in ids], endpoint, services.now())
+    if record is not None:
+        check_same(record.endpoint.metadata.annotations, creation.digest())
+    return name, record
 
 
-def _put(services: Services, made: dict[str, Any]) -> EndpointRecord:
-    record = services.view.endpoints.put(made)
+def _put(services: Services, resource: dict[str, Any]) -> EndpointRecord:
+    record = services.view.endpoints.put(resource)
     # Another client may have deleted it at the same time.
-    return record if record is not None else EndpointRecord.of(made)
+    return record if record is not None else EndpointRecord.of(resource)
 
 
-async def _others(services: Services, wanted: WebhookCreation, name: str) -> EndpointRecord:
+async def _others(services: Services, creation: WebhookCreation, name: str) -> EndpointRecord:
     """Return the object that another replica has just created for the same Idempotency-Key, when the view has it."""
     try:
-        known = await services.view.endpoints.wait(
-            wanted.organization, name, lambda record: record is not None, seconds=services.settings.create_timeout
+        endpoint = await services.view.endpoints.wait(
+            creation.organization, name, lambda record: record is not None, seconds=services.settings.create_timeout
         )
     except TimeoutError:
         raise ProblemError(409, f"the webhook of this {HEADER} is being deleted; use a new one") from None
-    assert known is not None
-    check_same(known.endpoint.metadata.annotations, wanted.digest())
-    return known
+    assert endpoint is not None
+    check_same(endpoint.endpoint.metadata.annotations, creation.digest())
+    return endpoint
 
 
-async def register(services: Services, created: Created) -> Registered:
+async def register(services: Services, result: Created) -> Registered:
     """Return an endpoint when it is ready, with its signing secret.
 
     Raises:
         ProblemError: 409, the request is a repetition, and the secret was replaced since the creation; 503, the
             endpoint is not ready in time. It is deleted, except if the request can be repeated.
     """
-    record = created.record
+    record = result.record
     try:
         async with asyncio.timeout(services.settings.create_timeout):
-            ready, made = await _ready(services, record)
+            ready, secret = await _ready(services, record)
     except asyncio.CancelledError:
         # If the process stops or the caller disconnects, a webhook whose secret nobody knows must not remain.
-        if not created.repeatable:
+        if not result.repeatable:
             await asyncio.shield(_take_back(services, record))
         raise
     except (TimeoutError, _DeletedError) as error:
-        seen = services.view.endpoints.get(record.identity.namespace, record.identity.name)
+        present = services.view.endpoints.get(record.identity.namespace, record.identity.name)
         log.warning(
-            "webhook not ready in time, it stays" if created.repeatable else "webhook not ready in time, deleting it",
+            "webhook not ready in time, it stays" if result.repeatable else "webhook not ready in time, deleting it",
             name=record.identity.name,
             reason=type(error).__name__,
-            waited_for="secret" if seen is not None and _settled(seen) else "status",
+            waited_for="secret" if present is not None and _settled(present) else "status",
         )
     else:
-        if not created.is_new and (made.rotation or _signs_differently(ready)):
+        if not result.is_new and (secret.rotation or _signs_differently(ready)):
             raise rotated_since()
-        return Registered(ready, made.secret)
-    if created.repeatable:
+        return Registered(ready, secret.secret)
+    if result.repeatable:
         # Another replica may have answered a repetition of this request already, so the object must remain.
         raise unavailable("the webhook is not ready yet; send the same request again")
     await asyncio.shield(_take_back(services, record))
@@ -262,9 +264,9 @@ async def served_secret(
     delay = _FIRST_DELAY
     while True:
         with suppress(ProblemError):
-            made = await operator.secret(identity.namespace, identity.name)
-            if made.rotation >= rotation:
-                return made
+            secret = await operator.secret(identity.namespace, identity.name)
+            if secret.rotation >= rotation:
+                return secret
         await sleep(delay)
         delay = min(2 * delay, _LONGEST_DELAY)
 
@@ -280,13 +282,13 @@ async def _take_back(services: Services, record: EndpointRecord) -> None:
     identity = record.identity
     path = object_path("webhookendpoints", identity.namespace, identity.name)
     try:
-        left = await services.kube.delete(path, uid=identity.uid)
+        resource = await services.kube.delete(path, uid=identity.uid)
     except KubeError as error:
         if error.status != 409:
             log.warning("webhook not ready and not deleted, it remains", name=identity.name, error=str(error))
             return
-        left = {}
-    if left.get("kind") == "WebhookEndpoint":
-        services.view.endpoints.put(left)
+        resource = {}
+    if resource.get("kind") == "WebhookEndpoint":
+        services.view.endpoints.put(resource)
     else:
         services.view.endpoints.forget(record)

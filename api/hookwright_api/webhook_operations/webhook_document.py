@@ -81,8 +81,8 @@ def refuse_header_moves(before: Document, fields: Document) -> None:
 
 def spec_of(fields: Mapping[str, Any]) -> Document:
     """Return the fields of ``spec`` for the JSON form of a request or of a merge patch; None stays None."""
-    shared = {name: value for name, value in fields.items() if name in EndpointFields.model_fields}
-    spec = in_camel_case(EndpointFields, shared)
+    spec_fields = {name: value for name, value in fields.items() if name in EndpointFields.model_fields}
+    spec = in_camel_case(EndpointFields, spec_fields)
     if "enabled" in fields:
         enabled = fields["enabled"]
         spec["suspend"] = None if enabled is None else not enabled
@@ -97,29 +97,29 @@ def labels_patch(fields: Mapping[str, Any], present: Mapping[str, str]) -> Docum
     return dict.fromkeys(own_labels(present)) if changes is None else dict(changes)
 
 
-def owner_of(written: Mapping[str, Any]) -> str | None:
+def owner_of(resource: Mapping[str, Any]) -> str | None:
     """Return the name of the field manager that owns the spec of an object, None if `/v1` owns it."""
-    meta = written["metadata"]
+    meta = resource["metadata"]
     managers = [
         str(entry.get("manager") or "unknown")
         for entry in meta.get("managedFields") or ()
         if not entry.get("subresource") and "f:spec" in (entry.get("fieldsV1") or {})
     ]
-    others = list(dict.fromkeys(name for name in managers if name != _OURS))
-    if others:
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        return ", ".join(others[:_MOST_NAMED]) + more
+    owners = list(dict.fromkeys(name for name in managers if name != _OURS))
+    if owners:
+        rest = f" and {len(owners) - _MOST_NAMED} more" if len(owners) > _MOST_NAMED else ""
+        return ", ".join(owners[:_MOST_NAMED]) + rest
     made_by = (meta.get("labels") or {}).get(MANAGED_BY)
     return None if made_by == _OURS else made_by or "unknown"
 
 
-def refuse_declared(written: Mapping[str, Any]) -> None:
+def refuse_declared(resource: Mapping[str, Any]) -> None:
     """Return if `/v1` may change or delete an object.
 
     Raises:
         ProblemError: 409, it was declared outside of `/v1`, or somebody else changed its spec.
     """
-    owner = owner_of(written)
+    owner = owner_of(resource)
     if owner is not None:
         raise ProblemError(
             409,
@@ -153,9 +153,9 @@ def check_etag(if_match: str | None, meta: ObjectMeta) -> None:
     if not _ETAGS.fullmatch(if_match.strip()):
         raise invalid(FieldFault("If-Match", "must be an ETag of an earlier answer"))
     # A weak ETag never matches here (RFC 9110, 13.1.1).
-    given = [tag.partition(".") for weak, tag in _STRONG.findall(if_match) if not weak]
+    etags = [tag.partition(".") for weak, tag in _STRONG.findall(if_match) if not weak]
     settings = _settings_digest(meta)
-    if any((digest or version) == (settings if digest else meta.resource_version) for version, _, digest in given):
+    if any((digest or version) == (settings if digest else meta.resource_version) for version, _, digest in etags):
         return
     raise ProblemError(412, "the webhook changed since this ETag; get it, and repeat the change with its new ETag")
 

@@ -62,8 +62,8 @@ def remembered(annotations: dict[str, str], now: datetime) -> list[RotationEntry
 
 def annotation_of(entries: list[RotationEntry]) -> str:
     """Return the annotation for rotations; of too many, the latest stay."""
-    kept = entries[-_MOST_REMEMBERED:]
-    return " ".join(f"{entry.key}:{entry.request}:{entry.rotation}:{entry.at}" for entry in kept)
+    latest = entries[-_MOST_REMEMBERED:]
+    return " ".join(f"{entry.key}:{entry.request}:{entry.rotation}:{entry.at}" for entry in latest)
 
 
 async def rotate(
@@ -84,9 +84,9 @@ async def rotate(
     for _ in range(_ATTEMPTS):
         live = await read_live(services, identity)
         _refuse(live)
-        patch, known = _plan(live, overlap, idempotency_key, services.now())
-        if known is not None:
-            return await _made(services, identity, known), False
+        patch, rotation = _plan(live, overlap, idempotency_key, services.now())
+        if rotation is not None:
+            return await _made(services, identity, rotation), False
         try:
             record = await write(services, identity, patch)
         except KubeError as error:
@@ -133,25 +133,25 @@ def _repeated(entry: RotationEntry, request: str, present: int) -> int:
 
 
 async def _made(
-    services: Services, identity: Identity, rotation: int, written: EndpointRecord | None = None
+    services: Services, identity: Identity, rotation: int, changed_record: EndpointRecord | None = None
 ) -> SigningSecret:
     """Wait until the operator serves the secret of a rotation; the secret of a later one is a 409."""
-    wanted = written.endpoint.metadata.generation if written else 0
+    generation = changed_record.endpoint.metadata.generation if changed_record else 0
 
     def reconciled(record: EndpointRecord | None) -> bool:
-        return record is None or record.endpoint.status.observed_generation >= wanted
+        return record is None or record.endpoint.status.observed_generation >= generation
 
     limit = services.settings.create_timeout
     try:
         async with asyncio.timeout(limit):
             if await services.view.endpoints.wait(identity.namespace, identity.name, reconciled, seconds=limit) is None:
                 raise not_found("the webhook")
-            made = await served_secret(services.operator, identity, rotation)
+            secret = await served_secret(services.operator, identity, rotation)
     except TimeoutError:
         raise unavailable(
             "the rotation is requested, and the operator has not made the secret yet; until then the old one signs. "
             f"Repeat the request with the same {HEADER}, or read the secret later"
         ) from None
-    if made.rotation != rotation:
+    if secret.rotation != rotation:
         raise rotated_since()
-    return made
+    return secret

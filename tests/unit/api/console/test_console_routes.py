@@ -200,7 +200,7 @@ def test_a_pending_delivery_is_being_retried_after_a_failed_attempt() -> None:
         ]
     ]
     assert titles == ["Pending", "Retrying", "Pending", "Failed"]
-    assert delivery_word({"status": "pending", "attempts": [{"statusCode": None}]}, pulled=True).title == "Retrying"
+    assert delivery_word({"status": "pending", "attempts": [{"statusCode": None}]}, is_pulled=True).title == "Retrying"
 
 
 @pytest.mark.parametrize("headers", [[], [(b"hx-request", b"true")]])
