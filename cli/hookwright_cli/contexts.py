@@ -42,8 +42,8 @@ class Contexts:
 
 def folder() -> Path:
     """Return the folder of the user's configuration."""
-    if chosen := os.environ.get("HOOKWRIGHT_CONFIG_FOLDER"):
-        return Path(chosen)
+    if path := os.environ.get("HOOKWRIGHT_CONFIG_FOLDER"):
+        return Path(path)
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "hookwright"
 

@@ -60,16 +60,16 @@ def command_of(function: Callable[..., None]) -> Callable[..., None]:
 
     def run(ctx: typer.Context, **arguments: Any) -> None:
         before_the_verb = ctx.find_root().params
-        common = {one.name: arguments.pop(one.name) or before_the_verb.get(one.name) or "" for one in _COMMON}
+        common = {item.name: arguments.pop(item.name) or before_the_verb.get(item.name) or "" for item in _COMMON}
         with errors_reported():
             _run(function, common.pop("output") or "table", common, arguments)
 
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    own = list(inspect.signature(function).parameters.values())[1:]
-    parameters = [context, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *_COMMON]
+    verb_parameters = list(inspect.signature(function).parameters.values())[1:]
+    parameters = [context, *(item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in verb_parameters), *_COMMON]
     run.__doc__ = function.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {item.name: item.annotation for item in parameters}
     return run
 
 
@@ -99,9 +99,9 @@ def errors_reported() -> Iterator[None]:
         yield
     except CommandError as error:
         problem = f" ({error.problem})" if error.problem else ""
-        first, *others = str(error).split("\n")
+        first, *rest = str(error).split("\n")
         notes = [f"next: {error.hint}"] if error.hint else []
-        raise _failure(error.code, first + problem, *others, *notes, *getattr(error, "__notes__", ())) from None
+        raise _failure(error.code, first + problem, *rest, *notes, *getattr(error, "__notes__", ())) from None
     except KeyboardInterrupt:
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     except BrokenPipeError:

@@ -74,18 +74,18 @@ def chosen(options: WayOptions, environ: Mapping[str, str] | None = None) -> tup
     environ = os.environ if environ is None else environ
     if options.way not in {"", API, KUBECONFIG}:
         raise CommandError(f"--way {options.way!r} must be api or kubeconfig", ExitCode.USAGE)
-    saved = _saved(options, environ)
+    context = _saved(options, environ)
     names_cluster = options.kubeconfig or options.kube_context or (options.plugin and options.context)
-    url = options.url or saved.url or environ.get("HOOKWRIGHT_API_URL", "")
-    by_variables = environ.get("HOOKWRIGHT_API_KEY") and url and not saved.name and not options.plugin
-    is_api = not names_cluster and (options.url or saved.url or by_variables)
+    url = options.url or context.url or environ.get("HOOKWRIGHT_API_URL", "")
+    by_variables = environ.get("HOOKWRIGHT_API_KEY") and url and not context.name and not options.plugin
+    is_api = not names_cluster and (options.url or context.url or by_variables)
     return options.way or (API if is_api else KUBECONFIG), replace(
-        saved,
+        context,
         url=url,
-        project=options.project or environ.get("HOOKWRIGHT_PROJECT", "") or saved.project,
-        kubeconfig=options.kubeconfig or saved.kubeconfig,
-        kube_context=options.kube_context or (options.context if options.plugin else "") or saved.kube_context,
-        namespace=options.namespace or saved.namespace,
+        project=options.project or environ.get("HOOKWRIGHT_PROJECT", "") or context.project,
+        kubeconfig=options.kubeconfig or context.kubeconfig,
+        kube_context=options.kube_context or (options.context if options.plugin else "") or context.kube_context,
+        namespace=options.namespace or context.namespace,
     )
 
 
@@ -93,8 +93,8 @@ def _saved(options: WayOptions, environ: Mapping[str, str]) -> Context:
     """Return the selected context of the configuration, one without a name if there is none."""
     name = options.context or environ.get("HOOKWRIGHT_CONTEXT", "")
     by_variables = environ.get("HOOKWRIGHT_API_KEY") and environ.get("HOOKWRIGHT_API_URL")
-    given = options.url or options.kubeconfig or options.kube_context or by_variables
-    if options.plugin or (given and not name):
+    has_way = options.url or options.kubeconfig or options.kube_context or by_variables
+    if options.plugin or (has_way and not name):
         return Context(name="")
     configuration = contexts.load()
     name = name or configuration.current
@@ -123,14 +123,14 @@ def _open_api(options: WayOptions, context: Context) -> "ApiWay":
             hint=f"leave -n out, or use the kubeconfig: {exit_of(API, context)}",
         )
     # A context that an option names has its own credential.
-    given = "" if options.context else os.environ.get("HOOKWRIGHT_API_KEY", "")
-    credential = given or (contexts.credential_of(context.name) if context.name else "")
+    key = "" if options.context else os.environ.get("HOOKWRIGHT_API_KEY", "")
+    credential = key or (contexts.credential_of(context.name) if context.name else "")
     if not credential:
         raise not_logged_in(context)
     # The user who logged in there has allowed the URL of a context.
     if not context.name or contexts.load().get(context.name).url != context.url:
         check_encryption(context.url, hint=f"if you trust the whole network, set {INSECURE}=true")
-    return ApiWay(context.url, credential, context.project, organization=context.namespace if not given else "")
+    return ApiWay(context.url, credential, context.project, organization=context.namespace if not key else "")
 
 
 def not_logged_in(context: Context) -> CommandError:

@@ -74,7 +74,7 @@ def log_in(
     configuration = contexts.load()
     place = contexts.keep(context.name, credential)
     _save_current(configuration, context)
-    projects = ", ".join(one["name"] for one in me["projects"]) or "none"
+    projects = ", ".join(entry["name"] for entry in me["projects"]) or "none"
     user = f"as {email}" if email else "with an API key"
     lines = [f"logged in to {url} {user}; projects: {projects}", f"context {context.name}, credential in {place}"]
     if not key:
@@ -222,7 +222,7 @@ def _intake_role(way: Any) -> str:
     An operator outside the cluster has no Deployment; then the role of the release ``hookwright`` is preferred.
     """
     label = "app.kubernetes.io/instance"
-    releases = [one["metadata"]["labels"].get(label, "") for one in way.cluster.operators(way.installation)]
+    releases = [operator["metadata"]["labels"].get(label, "") for operator in way.cluster.operators(way.installation)]
     roles = way.cluster.items(f"{_RBAC}/clusterroles", f"{label}={releases[0]}" if releases else "")
     names = [name for role in roles if (name := str(role["metadata"]["name"])).endswith("-intake-admin")]
     if not names:

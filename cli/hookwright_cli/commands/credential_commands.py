@@ -36,7 +36,7 @@ def create_key(
     """Create an API key. It is shown only now."""
     fields: dict[str, Any] = {"name": name}
     if scope:
-        fields["scopes"] = [one for written in scope for one in written.split(",")]
+        fields["scopes"] = [right for text in scope for right in text.split(",")]
     if expires:
         fields["expires_at"] = moment(expires, "--expires", datetime.now(UTC), ahead=True)
     document = invocation.way.create_key(fields)
@@ -100,8 +100,8 @@ def set_password(
 ) -> None:
     """Set the password of a user; through /v1, your own. It ends the sessions of the user."""
     if only_hash:
-        written = hash_of(password(repeat=True))
-        invocation.screen.one({"passwordHash": written}, lambda: written, name=written)
+        password_hash = hash_of(password(repeat=True))
+        invocation.screen.one({"passwordHash": password_hash}, lambda: password_hash, name=password_hash)
         return
     kind, context = chosen(invocation.options)
     email = email or context.email
@@ -111,10 +111,10 @@ def set_password(
         invocation.way.call("POST", "auth", "password", body=body)
     else:
         way, email = invocation.cluster_way("the password of another user"), normal_address(email)
-        written = hash_of(password(repeat=True, prompt="New password"))
+        password_hash = hash_of(password(repeat=True, prompt="New password"))
         # Without the user, this is an error.
         way.cluster.request("GET", way.user_path(email))
-        way.cluster.patch(way.user_path(email), {"stringData": {"passwordHash": written}})
+        way.cluster.patch(way.user_path(email), {"stringData": {"passwordHash": password_hash}})
     invocation.screen.one({"email": email}, lambda: f"{email} has a new password", name=email)
 
 
@@ -189,9 +189,9 @@ def signature_checks(secret: str, headers: dict[str, str], body: bytes) -> dict[
             key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
         except (binascii.Error, ValueError):
             raise CommandError("the signing secret is not base64 after whsec_", ExitCode.INVALID) from None
-        signed = f"{headers.get('webhook-id', '')}.{headers.get('webhook-timestamp', '')}.".encode() + body
-        digest = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+        content = f"{headers.get('webhook-id', '')}.{headers.get('webhook-timestamp', '')}.".encode() + body
+        digest = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
         checks["webhook-signature"] = any(
-            hmac.compare_digest(f"v1,{digest}".encode(), one.encode()) for one in signatures.split()
+            hmac.compare_digest(f"v1,{digest}".encode(), entry.encode()) for entry in signatures.split()
         )
     return checks

@@ -44,8 +44,8 @@ def list_deliveries(
 ) -> None:
     """Show the delivery log, the newest first."""
     conditions = {"webhook": endpoint, "status": state, "type": kind, "message_id": message, "event_id": event}
-    given = {name: value for name, value in {**conditions, "status_code": status_code}.items() if value}
-    conditions = {**given, **_times(since, until)}
+    filters = {name: value for name, value in {**conditions, "status_code": status_code}.items() if value}
+    conditions = {**filters, **_times(since, until)}
     if watch:
         invocation.screen.watch(lambda: list(invocation.way.deliveries(conditions, limit)), DELIVERIES)
     deliveries = invocation.way.deliveries(conditions, limit)
@@ -56,7 +56,7 @@ def _times(since: str, until: str) -> dict[str, str]:
     """Return the bounds that are given."""
     now = datetime.now(UTC)
     bounds = {"since": since, "until": until}
-    return {name: moment(written, f"--{name}", now) for name, written in bounds.items() if written}
+    return {name: moment(text, f"--{name}", now) for name, text in bounds.items() if text}
 
 
 def get_delivery(invocation: Invocation, delivery: Delivery) -> None:
@@ -120,8 +120,8 @@ def begin_replay(
     body = {**_times(since, until), "state": state, **({"types": kind} if kind else {})}
     if dry_run:
         selection = invocation.way.call_endpoint("POST", endpoint, "replays", body={**body, "dry_run": True})
-        least = "" if selection.get("total_is_exact", True) else "at least "
-        invocation.screen.one(selection, lambda: f"{least}{selection['total']} deliveries would be sent again")
+        prefix = "" if selection.get("total_is_exact", True) else "at least "
+        invocation.screen.one(selection, lambda: f"{prefix}{selection['total']} deliveries would be sent again")
         return
     replay = invocation.way.call_endpoint("POST", endpoint, "replays", body=body)
     if wait:

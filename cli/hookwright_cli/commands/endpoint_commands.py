@@ -53,7 +53,8 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
         ("Last attempt", shown(counts.get("last_attempt_at"))),
     ]
     conditions = [
-        f"{one['type']}={one['status']} ({one['reason']}): {one['message']}" for one in document.get("conditions") or ()
+        f"{entry['type']}={entry['status']} ({entry['reason']}): {entry['message']}"
+        for entry in document.get("conditions") or ()
     ]
     return "\n".join([screen.pairs(pairs), *conditions])
 
@@ -62,14 +63,14 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
 def create_endpoint(
     invocation: Invocation,
     name: Annotated[str, argument("ENDPOINT", "Only with a kubeconfig; /v1 chooses an id.")] = "",
-    suspended: Annotated[bool, option("--suspended", None, "Deliveries wait until it is resumed.")] = False,
+    is_suspended: Annotated[bool, option("--suspended", None, "Deliveries wait until it is resumed.")] = False,
     **options: Any,
 ) -> None:
     """Create an endpoint."""
     fields = merge_patch(options)
     if not (options["to"] or options["pull"]) or not options["event"]:
         raise CommandError("an endpoint needs --to URL or --pull, and at least one --event TYPE", ExitCode.USAGE)
-    if suspended:
+    if is_suspended:
         fields["enabled"] = False
     document = invocation.way.create_endpoint(name, fields)
     name = document["id"]

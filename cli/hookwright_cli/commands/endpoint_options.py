@@ -27,9 +27,9 @@ _SYNTAX: dict[str, tuple[Any, str | None, str]] = {
 def with_field_options(function: Callable[..., None]) -> Callable[..., None]:
     """Let the function of a command have the options of all fields in place of ``**options``."""
     signature = inspect.signature(function)
-    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    fields = [one for field in ENDPOINT_FIELDS for one in (field, *_group(field))]
-    function.__signature__ = signature.replace(parameters=[*own, *map(_option, fields)])  # type: ignore[attr-defined]
+    parameters = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    fields = [item for field in ENDPOINT_FIELDS for item in (field, *_group(field))]
+    function.__signature__ = signature.replace(parameters=[*parameters, *map(_option, fields)])  # type: ignore[attr-defined]
     return function
 
 
@@ -54,7 +54,11 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     for field in ENDPOINT_FIELDS:
         value = options.get(field.parameter)
-        group = {one.name: options[one.parameter] for one in _group(field) if options.get(one.parameter) is not None}
+        group = {
+            member.name: options[member.parameter]
+            for member in _group(field)
+            if options.get(member.parameter) is not None
+        }
         if value is not None or group:
             patch[field.name] = group if field.form == "group" else _value(field, value)
     if "url" in patch and "pull" in patch:
@@ -69,7 +73,7 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
 def _value(field: EndpointField, value: Any) -> Any:
     match field.form:
         case "list":
-            return [one for part in value for one in part.split(",")]
+            return [item for part in value for item in part.split(",")]
         case "map":
             return dict(map(_header, value))
         case "object":

@@ -63,9 +63,9 @@ def send_events(
 
 def _summary(answer: dict[str, Any]) -> str:
     ids, number = answer["event_ids"], answer["deliveries"]
-    repeated = f", {answer['duplicates']} repeated" if answer["duplicates"] else ""
+    duplicates = f", {answer['duplicates']} repeated" if answer["duplicates"] else ""
     name = f": {ids[0]}" if len(ids) == 1 else ""
-    return f"{answer['accepted']} accepted{repeated}, {number} {'delivery' if number == 1 else 'deliveries'}{name}"
+    return f"{answer['accepted']} accepted{duplicates}, {number} {'delivery' if number == 1 else 'deliveries'}{name}"
 
 
 def _event(kind: str, fields: list[str]) -> dict[str, Any]:
@@ -130,8 +130,8 @@ def explain_type(
         invocation.screen.rows(EVENT_TYPES.values(), columns.EVENT_TYPES, none="")
         return
     if kind not in EVENT_TYPES:
-        known = ", ".join(EVENT_TYPES)
-        raise CommandError(f"unknown event type {kind!r}; known types: {known}", ExitCode.NOT_FOUND)
+        types = ", ".join(EVENT_TYPES)
+        raise CommandError(f"unknown event type {kind!r}; known types: {types}", ExitCode.NOT_FOUND)
     event_type = EVENT_TYPES[kind]
     pairs = [(name.capitalize(), str(event_type[name])) for name in ("type", "channel", "meaning")]
     pairs.append(("Wildcards", ", ".join(event_type["wildcards"])))

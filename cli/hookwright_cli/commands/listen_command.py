@@ -59,7 +59,7 @@ def listen(
             f"--lifetime {lifetime!r} must be from 10s to 24h, and at least three times --timeout", ExitCode.USAGE
         )
     receiver = LocalReceiver(forward, seconds) if forward else None
-    types = [one for written in events or ["*"] for one in written.split(",")]
+    types = [kind for text in events or ["*"] for kind in text.split(",")]
     with (
         _ending_by_signals(),
         closing(receiver) if receiver else nullcontext(),
@@ -212,13 +212,13 @@ class _Session:
     def _handle(self, message: dict[str, Any]) -> None:
         self._last = message
         answer = self._receiver.post(message) if self._receiver else None
-        accepted = answer is None or answer.accepted or self._ack_all
+        is_accepted = answer is None or answer.accepted or self._ack_all
         body: dict[str, Any] = {"ids": [message["id"]]}
-        if answer and not accepted:
+        if answer and not is_accepted:
             body["reason"] = " ".join(plain(f"listen: {answer.words}").split())[:_LONGEST_REASON]
-        verb = "ack" if accepted else "nack"
+        verb = "ack" if is_accepted else "nack"
         try:
-            settled = self._way.call_endpoint("POST", self._endpoint, "messages", verb, body=body)["data"][0]
+            settlement = self._way.call_endpoint("POST", self._endpoint, "messages", verb, body=body)["data"][0]
         except CommandError as error:
             # The message was forwarded, so it is shown; it comes again after its lease.
             self._show(message, answer, {"result": "unknown", "status": "pending"})
@@ -226,7 +226,7 @@ class _Session:
                 raise
             self._note(f"{error}; the event comes again")
         else:
-            self._show(message, answer, settled)
+            self._show(message, answer, settlement)
 
     def pressed(self, key: str) -> None:
         """Send the last event again on r, in the thread that reads keys; the delivery is not changed."""
@@ -241,17 +241,17 @@ class _Session:
         with self._printing:
             self._screen.note(text)
 
-    def _show(self, message: dict[str, Any], answer: LocalAnswer | None, settled: dict[str, Any] | None) -> None:
+    def _show(self, message: dict[str, Any], answer: LocalAnswer | None, settlement: dict[str, Any] | None) -> None:
         document = dict(message)
         if answer:
             document["forwarded"] = {
                 "status": answer.status or None,
                 "duration_ms": answer.milliseconds,
                 "error": answer.error or None,
-                "again": settled is None,
+                "again": settlement is None,
             }
-        if settled:
-            document |= {name: settled.get(name) for name in ("result", "status", "next_attempt_at")}
+        if settlement:
+            document |= {name: settlement.get(name) for name in ("result", "status", "next_attempt_at")}
         text = event_text(self._screen, document, answer.body if answer else "", datetime.now(UTC))
         with self._printing:
             self._screen.follow(document, text, name=str(document["delivery_id"]))

@@ -16,7 +16,7 @@ from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
 
 _STATES = ("active", "suspended", "pending", "failing", "error")
-_SHOWN = 20
+_MAX_PROBLEMS = 20
 _NEXT_OF_REASON = {
     "ProjectNotFound": "kubectl get hwproj -n {namespace}",
     "SecretNotFound": "kubectl describe hwep {name} -n {namespace}",
@@ -65,8 +65,8 @@ def _endpoint_problem(endpoint: dict[str, Any]) -> dict[str, str]:
     conditions = {condition["type"]: condition for condition in endpoint.get("conditions") or ()}
     condition = conditions.get("Ready" if status == "error" else "Reachable", {})
     if status == "failing":
-        failed = (endpoint.get("deliveries") or {}).get("failed", 0)
-        command = f"hookwright deliveries {name}{scope}" + (" --state failed" if failed else "")
+        failures = (endpoint.get("deliveries") or {}).get("failed", 0)
+        command = f"hookwright deliveries {name}{scope}" + (" --state failed" if failures else "")
     elif namespace:
         template = _NEXT_OF_REASON.get(condition.get("reason", ""), "kubectl describe hwep {name} -n {namespace}")
         command = template.format(name=name, namespace=namespace, scope=scope)
@@ -84,16 +84,17 @@ def screen_of(overview: dict[str, Any], problems: list[dict[str, str]], screen: 
     verdict = screen.style("well", "bold green")
     if problems:
         verdict = screen.style(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}", "bold red")
-    pairs = [("Hookwright", verdict), ("Way", way), *(_component_pair(one, screen) for one in overview["components"])]
+    pairs = [("Hookwright", verdict), ("Way", way), *(_component_pair(item, screen) for item in overview["components"])]
     pairs.append(("Projects", str(sum(project.get("exists", True) for project in overview["projects"]))))
     pairs.append(("Endpoints", f"{len(endpoints)}" + (f": {states}" if states else "")))
     pairs.append(backlog_of(overview, endpoints))
     parts = [screen.pairs(pairs)]
     parts += [
-        f"{screen.style(one['object'], 'bold')}\n  {one['reason']}\n  next: {one['next']}" for one in problems[:_SHOWN]
+        f"{screen.style(item['object'], 'bold')}\n  {item['reason']}\n  next: {item['next']}"
+        for item in problems[:_MAX_PROBLEMS]
     ]
-    if len(problems) > _SHOWN:
-        parts.append(f"and {len(problems) - _SHOWN} more: hookwright status -o json")
+    if len(problems) > _MAX_PROBLEMS:
+        parts.append(f"and {len(problems) - _MAX_PROBLEMS} more: hookwright status -o json")
     return "\n\n".join(parts)
 
 
@@ -113,15 +114,15 @@ def backlog_of(overview: dict[str, Any], endpoints: list[dict[str, Any]]) -> tup
     if overview["way"] == "api":
         totals = [project["last_hour"] for project in overview["projects"]]
         names = ("delivered", "failed", "failed_attempts")
-        delivered, failed, failed_attempts = (sum(total[name] for total in totals) for name in names)
-        return "Last hour", f"{delivered} delivered, {failed} failed, {failed_attempts} failed attempts"
-    waiting = [((one.get("deliveries") or {}).get("pending", 0), one) for one in endpoints]
-    retrying = sum(number for number, one in waiting if one["status"] == "failing")
+        successes, failures, failed_attempts = (sum(total[name] for total in totals) for name in names)
+        return "Last hour", f"{successes} delivered, {failures} failed, {failed_attempts} failed attempts"
+    waiting = [((item.get("deliveries") or {}).get("pending", 0), item) for item in endpoints]
+    retrying = sum(number for number, item in waiting if item["status"] == "failing")
     total = sum(number for number, _ in waiting)
     largest, endpoint = max(waiting, key=lambda pair: pair[0], default=(0, {}))
-    most = f", most at {endpoint['namespace']}/{endpoint['id']} ({largest})" if largest else ""
+    peak = f", most at {endpoint['namespace']}/{endpoint['id']} ({largest})" if largest else ""
     parts = f"{total - retrying} pending" + (f", {retrying} retrying" if retrying else "")
-    return "Backlog", f"{parts}{most}"
+    return "Backlog", f"{parts}{peak}"
 
 
 def show_status(
@@ -135,7 +136,7 @@ def show_status(
         problems = problems_of(overview)
         text = screen_of(overview, problems, invocation.screen, invocation.way_description())
         document = {"well": not problems, "problems": problems, **overview}
-        name = "well" if not problems else "\n".join(one["object"] for one in problems)
+        name = "well" if not problems else "\n".join(problem["object"] for problem in problems)
         if not watch or not invocation.screen.for_people:
             invocation.screen.one(document, functools.partial(str, text), name=name)
         else:

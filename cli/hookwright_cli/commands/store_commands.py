@@ -33,8 +33,8 @@ def back_up(
         with copy.copied() as (size, read):
             with invocation.screen.progress("copying (bytes)", size) as report, new_private_file(draft) as target:
                 read(target, report)
-            if (copied := draft.stat().st_size) != size:
-                raise CommandError(f"the copy has {copied} of {size} bytes; try again", ExitCode.UNAVAILABLE)
+            if (copy_size := draft.stat().st_size) != size:
+                raise CommandError(f"the copy has {copy_size} of {size} bytes; try again", ExitCode.UNAVAILABLE)
             counts = _counts(draft)
             draft.replace(path)
     finally:

@@ -109,7 +109,7 @@ DELIVERIES = columns(
     "DELIVERY:id STATE:status TYPE +ENDPOINT:webhook +EVENT:event_id ATTEMPTS RESULT +MS +NEXT:next_attempt_at:age "
     "AGE:accepted_at:age",
     TYPE=_type,
-    ATTEMPTS=lambda document: str(max([one["number"] for one in document.get("attempts") or ()], default=0)),
+    ATTEMPTS=lambda document: str(max([entry["number"] for entry in document.get("attempts") or ()], default=0)),
     RESULT=_result,
     MS=lambda document: shown(_latest(document).get("duration_ms")),
 )

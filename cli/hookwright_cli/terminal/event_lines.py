@@ -18,21 +18,21 @@ def event_text(screen: Screen, message: Mapping[str, Any], answer: str, now: dat
         answer: the beginning of the receiver's body if it did not accept the event.
         now: present time.
     """
-    forwarded, headers = message.get("forwarded"), message["headers"]
+    forwarding, headers = message.get("forwarded"), message["headers"]
     webhook_id = next((str(value) for name, value in headers.items() if name.lower() == "webhook-id"), "")
     parts = [now.astimezone(UTC).strftime("%H:%M:%SZ"), screen.style(str(message["type"]), "bold"), webhook_id]
     if message["attempt"] > 1:
         parts.append(f"attempt {message['attempt']}")
-    if forwarded:
-        status = forwarded["status"] or 0
-        words = plain(forwarded["error"] or f"HTTP {status}")
+    if forwarding:
+        status = forwarding["status"] or 0
+        words = plain(forwarding["error"] or f"HTTP {status}")
         parts.append(screen.style(words, "green" if 200 <= status < 300 else "red"))
-        parts.append(f"{forwarded['duration_ms']} ms")
+        parts.append(f"{forwarding['duration_ms']} ms")
     parts.append(_result(message, now))
     lines = ["  ".join(part for part in parts if part)]
     if screen.form == "wide":
         lines += [f"  {name}: {value}" for name, value in headers.items()]
-    if screen.form == "wide" or not forwarded:
+    if screen.form == "wide" or not forwarding:
         lines += _indented(body_text(message["body"], message.get("body_encoding")))
     if answer.strip():
         lines += ["  the receiver answered:", *_indented(answer.strip())]

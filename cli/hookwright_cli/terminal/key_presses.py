@@ -28,30 +28,30 @@ def keys_pressed(handle: Callable[[str], None]) -> Iterator[bool]:
         yield False
         return
     before = termios.tcgetattr(terminal)
-    ended = threading.Event()
-    reader = threading.Thread(target=_read, args=(terminal, ended, handle), daemon=True)
+    stopping = threading.Event()
+    reader = threading.Thread(target=_read, args=(terminal, stopping, handle), daemon=True)
     # TCSANOW: keys that were pressed before are not lost.
     tty.setcbreak(terminal, termios.TCSANOW)
     reader.start()
     try:
         yield True
     finally:
-        ended.set()
+        stopping.set()
         termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
-def _read(terminal: int, ended: threading.Event, handle: Callable[[str], None]) -> None:
+def _read(terminal: int, stopping: threading.Event, handle: Callable[[str], None]) -> None:
     import select
 
-    while not ended.is_set():
+    while not stopping.is_set():
         ready, _, _ = select.select([terminal], [], [], _LOOK_SECONDS)
         if not ready:
             continue
         try:
-            pressed = os.read(terminal, 64)
+            data = os.read(terminal, 64)
         except OSError:
             return
-        if not pressed:
+        if not data:
             return
-        for key in pressed.decode(errors="ignore"):
+        for key in data.decode(errors="ignore"):
             handle(key)

@@ -61,13 +61,13 @@ class Screen:
 
     def rows(self, documents: Iterable[Mapping[str, Any]], columns: Sequence[Column], *, none: str) -> None:
         """Print a list, whose first column has the names, or for people the sentence for an empty list."""
-        listed = [dict(document) for document in documents]
+        items = [dict(document) for document in documents]
         if not self.for_people:
-            self._structured({"data": listed}, [columns[0].text(document, datetime.now(UTC)) for document in listed])
-        elif not listed:
+            self._structured({"data": items}, [columns[0].text(document, datetime.now(UTC)) for document in items])
+        elif not items:
             self.note(none)
         else:
-            self.line(self.table(listed, columns))
+            self.line(self.table(items, columns))
 
     def one(self, document: Mapping[str, Any], text: Callable[[], str], *, name: str = "") -> None:
         """Print one object: for people the text."""
@@ -97,9 +97,9 @@ class Screen:
     def table(self, documents: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
         """Return a table in which each column is as wide as its longest cell."""
         now = datetime.now(UTC)
-        shown = [column for column in columns if self.form == "wide" or not column.wide]
-        cells = [[column.title for column in shown]]
-        cells += [[plain(column.text(document, now)) for column in shown] for document in documents]
+        visible = [column for column in columns if self.form == "wide" or not column.wide]
+        cells = [[column.title for column in visible]]
+        cells += [[plain(column.text(document, now)) for column in visible] for document in documents]
         return self._aligned(cells)
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> str:
@@ -149,7 +149,7 @@ class Screen:
         sys.stderr.flush()
 
     @contextmanager
-    def progress(self, what: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    def progress(self, label: str, total: float | None) -> Iterator[Callable[[float], None]]:
         """Yield a function that reports how much is done; a bar appears after two seconds, only on a terminal."""
         if not sys.stderr.isatty():
             yield lambda _done: None
@@ -159,13 +159,13 @@ class Screen:
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(label, total=total)
         start = time.monotonic()
 
-        def report(done: float) -> None:
+        def report(amount: float) -> None:
             if time.monotonic() - start > _SHOW_PROGRESS_AFTER:
                 bar.start()
-            bar.update(task, completed=done)
+            bar.update(task, completed=amount)
 
         try:
             yield report
@@ -184,11 +184,11 @@ class Screen:
     ) -> None:
         """Print a list again and again until Ctrl-C: changed rows below each other, or the whole list on a terminal."""
         DEADLINE.lift()
-        printed: dict[str, Any] = {}
+        printed_rows: dict[str, Any] = {}
         hidden_lines = 0
         while True:
             documents = {str(document["id"]): document for document in read()}
-            changes = {name: document for name, document in documents.items() if printed.get(name) != document}
+            changes = {name: document for name, document in documents.items() if printed_rows.get(name) != document}
             if sys.stdout.isatty() and self.for_people:
                 self.again(self.table([*documents.values()], columns) if documents else "(none)")
                 changes = {}
@@ -197,7 +197,7 @@ class Screen:
                 self.follow(document, "\n".join(lines[hidden_lines:]), name=name)
                 # The header is printed once.
                 hidden_lines = 1
-            printed |= changes
+            printed_rows |= changes
             time.sleep(seconds)
 
 

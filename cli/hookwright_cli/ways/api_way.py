@@ -9,10 +9,10 @@ import httpx
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.ways.service_way import Document, ServiceWay, connect
 
-_ALL = 1_000_000
+_NO_LIMIT = 1_000_000
 SENDING_KEY = "export HOOKWRIGHT_API_KEY=$(hookwright keys create NAME --scope send)"
 """The command after which a user of a session can send events."""
-_EXAMINED = 50
+_MAX_ENDPOINTS = 50
 """Endpoints whose conditions ``status`` reads, at most."""
 
 
@@ -62,8 +62,8 @@ class ApiWay(ServiceWay):
         projects = []
         for name in (project["name"] for project in me["projects"] if self._project in {"", project["name"]}):
             scope = {} if self._has_key else {"project": name}
-            endpoints = list(self._pages("webhooks", scope, _ALL))
-            for at, endpoint in enumerate(endpoints[:_EXAMINED]):
+            endpoints = list(self._pages("webhooks", scope, _NO_LIMIT))
+            for at, endpoint in enumerate(endpoints[:_MAX_ENDPOINTS]):
                 if endpoint["status"] in {"failing", "error"}:
                     endpoints[at] = self.call("GET", "webhooks", endpoint["id"], params=scope)
             numbers = self.call("GET", "projects", name, "statistics", params={"window": "1h"})
@@ -74,7 +74,7 @@ class ApiWay(ServiceWay):
 
     def endpoints(self) -> list[Document]:
         """Return the endpoints of the project."""
-        return list(self._pages("webhooks", self._endpoint_scope(), _ALL))
+        return list(self._pages("webhooks", self._endpoint_scope(), _NO_LIMIT))
 
     def endpoint(self, name: str) -> Document:
         """Return one endpoint with its conditions and counts."""

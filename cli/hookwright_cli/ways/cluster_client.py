@@ -58,9 +58,9 @@ class ClusterClient:
                 hint="set KUBECONFIG or --kubeconfig, or use /v1 after `hookwright login --url URL`",
             ) from None
         self.api = ApiClient(configuration)
-        selected = next((one for one in contexts if one["name"] == context), current)
-        self.namespace = str((selected.get("context") or {}).get("namespace") or "default")
-        self.name = str(selected.get("name", ""))
+        choice = next((entry for entry in contexts if entry["name"] == context), current)
+        self.namespace = str((choice.get("context") or {}).get("namespace") or "default")
+        self.name = str(choice.get("name", ""))
 
     def close(self) -> None:
         """Close the connections."""
@@ -79,11 +79,11 @@ class ClusterClient:
         server = f"the API server at {self.api.configuration.host}"
         headers = {"Accept": "application/json", **({"Content-Type": kind} if body is not None else {})}
         try:
-            prepared = self.api.param_serialize(
+            call = self.api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body, auth_settings=["BearerToken"]
             )
             with DEADLINE.waiting(server, _SECONDS) as seconds:
-                answer = self.api.call_api(*prepared, _request_timeout=(min(_CONNECT_SECONDS, seconds), seconds))
+                answer = self.api.call_api(*call, _request_timeout=(min(_CONNECT_SECONDS, seconds), seconds))
                 content = answer.read()
         except (NoAnswerError, TimeoutError):
             raise CommandError(f"{server} did not answer in time", ExitCode.UNAVAILABLE) from None

@@ -75,10 +75,10 @@ def _components(cluster: ClusterClient, installation: str) -> list[Document]:
 def _component(deployment: dict[str, Any], pods: list[dict[str, Any]]) -> Document:
     spec, name = deployment["spec"], deployment["metadata"]["name"]
     labels = spec["selector"]["matchLabels"]
-    own = [pod for pod in pods if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
-    wanted, ready = spec.get("replicas", 1), (deployment.get("status") or {}).get("readyReplicas", 0)
-    state = "ready" if ready >= wanted > 0 else "stopped" if wanted == 0 else "unready"
-    message = "; ".join(sorted({reason for pod in own if (reason := _waiting(pod))}))
+    members = [pod for pod in pods if labels.items() <= (pod["metadata"].get("labels") or {}).items()]
+    replicas, ready = spec.get("replicas", 1), (deployment.get("status") or {}).get("readyReplicas", 0)
+    state = "ready" if ready >= replicas > 0 else "stopped" if replicas == 0 else "unready"
+    message = "; ".join(sorted({reason for pod in members if (reason := _waiting(pod))}))
     if state == "unready" and not message:
         message = str(condition(deployment, "Available").get("message", "no pod is ready"))
     return {
@@ -86,9 +86,9 @@ def _component(deployment: dict[str, Any], pods: list[dict[str, Any]]) -> Docume
         "deployment": name,
         "state": state,
         "ready": ready,
-        "wanted": wanted,
+        "wanted": replicas,
         "image": spec["template"]["spec"]["containers"][0]["image"],
-        "restarts": sum(one.get("restartCount", 0) for pod in own for one in _containers(pod)),
+        "restarts": sum(status.get("restartCount", 0) for pod in members for status in _containers(pod)),
         "message": message if state != "ready" else "",
     }
 
@@ -103,8 +103,8 @@ def _waiting(pod: dict[str, Any]) -> str:
         waiting = (status.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") != "ContainerCreating":
             return f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
-    scheduled = condition(pod, "PodScheduled")
-    return f"{scheduled.get('reason')}: {scheduled.get('message')}" if scheduled.get("status") == "False" else ""
+    scheduling = condition(pod, "PodScheduled")
+    return f"{scheduling.get('reason')}: {scheduling.get('message')}" if scheduling.get("status") == "False" else ""
 
 
 def _answering(url: str) -> Document:

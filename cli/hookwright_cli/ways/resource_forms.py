@@ -39,8 +39,8 @@ def endpoint_document(resource: Mapping[str, Any]) -> Document:
         "header_names": sorted(spec.get("headers") or {}),
         "labels": {name: value for name, value in sorted((meta.get("labels") or {}).items()) if "/" not in name},
         "conditions": [
-            {name: one.get(name, "") for name in ("type", "status", "reason", "message")}
-            for one in status.get("conditions") or ()
+            {name: entry.get(name, "") for name in ("type", "status", "reason", "message")}
+            for entry in status.get("conditions") or ()
         ],
         "deliveries": {
             **{name: counts.get(name, 0) for name in ("pending", "delivered", "failed", "discarded")},
@@ -53,7 +53,7 @@ def endpoint_document(resource: Mapping[str, Any]) -> Document:
 def condition(resource: Mapping[str, Any], kind: str) -> Document:
     """Return one condition of an object, empty if it has none."""
     conditions = (resource.get("status") or {}).get("conditions") or ()
-    return dict(next((one for one in conditions if one["type"] == kind), {}))
+    return dict(next((entry for entry in conditions if entry["type"] == kind), {}))
 
 
 def state_of(resource: Mapping[str, Any]) -> str:

@@ -115,8 +115,8 @@ class ServiceWay:
         if not self._project:
             names = self._project_names()
             if len(names) != 1:
-                known = ", ".join(names[:10]) or "none"
-                raise CommandError(f"select a project with --project; your projects: {known}", ExitCode.USAGE)
+                choices = ", ".join(names[:10]) or "none"
+                raise CommandError(f"select a project with --project; your projects: {choices}", ExitCode.USAGE)
             self._project = names[0]
         return self._project
 

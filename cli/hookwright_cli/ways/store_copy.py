@@ -65,7 +65,9 @@ class StoreCopy:
 
     def _is_sqlite(self) -> bool:
         variables = [variable for container in self._spec["containers"] for variable in container.get("env") or ()]
-        urls = [one.get("value", "postgresql") for one in variables if one["name"] == "HOOKWRIGHT_DATABASE_URL"]
+        urls = [
+            setting.get("value", "postgresql") for setting in variables if setting["name"] == "HOOKWRIGHT_DATABASE_URL"
+        ]
         return all(url.startswith("sqlite") for url in urls)
 
     @contextmanager
@@ -182,7 +184,9 @@ class StoreCopy:
 
     def _pod_with_volume(self) -> dict[str, Any]:
         """Return a pod with the image, user, database and volumes of the operator."""
-        if self._is_sqlite() and not any("persistentVolumeClaim" in one for one in self._spec.get("volumes") or ()):
+        if self._is_sqlite() and not any(
+            "persistentVolumeClaim" in volume for volume in self._spec.get("volumes") or ()
+        ):
             raise CommandError("the operator has no volume claim for its store", ExitCode.CONFLICT)
         container = self._spec["containers"][0]
         program = {
@@ -211,9 +215,9 @@ def _check(stream: Any) -> None:
     """Return if the program of a finished stream succeeded."""
     output = stream.read_stderr() if stream.peek_stderr() else b""
     try:
-        failed = bool(stream.returncode)
+        has_failed = bool(stream.returncode)
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"exec in the pod failed: {error}", ExitCode.UNAVAILABLE) from None
-    if failed:
+    if has_failed:
         last = output.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1]
         raise CommandError(f"the program in the pod failed: {last}")
