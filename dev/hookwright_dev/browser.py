@@ -19,11 +19,11 @@ def install_chromium() -> Path:
     Raises:
         PackageError: it is missing and cannot be installed.
     """
-    if (found := shutil.which(PACKAGE)) is None:
+    if (path := shutil.which(PACKAGE)) is None:
         packages.install(PACKAGE)
-        found = shutil.which(PACKAGE)
-    assert found, f"{PACKAGE} was installed, but it is not on PATH"
-    return Path(found)
+        path = shutil.which(PACKAGE)
+    assert path, f"{PACKAGE} was installed, but it is not on PATH"
+    return Path(path)
 
 
 @contextmanager

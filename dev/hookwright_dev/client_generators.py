@@ -51,17 +51,17 @@ def acquire_maven(environ: Mapping[str, str] = os.environ) -> Path:
         ToolError: it is missing and cannot be installed.
     """
     path = environ.get("PATH")
-    needed = {"mvn": "maven", "javac": "default-jdk-headless"}
-    missing = [package for program, package in needed.items() if shutil.which(program, path=path) is None]
+    programs = {"mvn": "maven", "javac": "default-jdk-headless"}
+    missing = [package for program, package in programs.items() if shutil.which(program, path=path) is None]
     if missing:
         try:
             packages.install(*missing, environ=environ)
         except packages.PackageError as error:
             raise ToolError(f"mvn: not on the PATH with a JDK, and {error}") from None
-    found = shutil.which("mvn", path=path)
-    if found is None:
+    maven = shutil.which("mvn", path=path)
+    if maven is None:
         raise ToolError("mvn: the package maven was installed, but no mvn is on the PATH")
-    return Path(found)
+    return Path(maven)
 
 
 def _install(folder: Path, environ: Mapping[str, str]) -> None:
@@ -70,8 +70,8 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
     filling: list[str | Path] = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
     with progress("installing openapi-python-client (once)"):
         for command in (making, [*filling, "--require-hashes", "-r", PYTHON_LOCK]):
-            done = subprocess.run(
+            process = subprocess.run(
                 command, env=dict(environ), capture_output=True, text=True, timeout=_SECONDS, check=False
             )
-            if done.returncode != 0:
-                raise ToolError(f"uv failed for openapi-python-client:\n{done.stderr[-1000:]}")
+            if process.returncode != 0:
+                raise ToolError(f"uv failed for openapi-python-client:\n{process.stderr[-1000:]}")

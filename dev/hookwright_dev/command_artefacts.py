@@ -57,12 +57,12 @@ def build_zipapp(wheel: Path, target: Path) -> None:
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
         limits = Path(folder) / "constraints.txt"
         limits.write_text(_versions(ROOT / "requirements.lock"))
-        packed = Path(folder) / "packed"
-        subprocess.run([*command, "--target", str(packed), "--constraint", str(limits), str(wheel)], check=True)
+        package = Path(folder) / "packed"
+        subprocess.run([*command, "--target", str(package), "--constraint", str(limits), str(wheel)], check=True)
         digest = hashlib.sha256(wheel.read_bytes() + sys.version.encode()).hexdigest()[:16]
-        (packed / "__main__.py").write_text(_STARTER.format(digest=digest))
+        (package / "__main__.py").write_text(_STARTER.format(digest=digest))
         target.parent.mkdir(exist_ok=True)
-        zipapp.create_archive(packed, target, interpreter="/usr/bin/env python3", compressed=True)
+        zipapp.create_archive(package, target, interpreter="/usr/bin/env python3", compressed=True)
         assert zipfile.is_zipfile(target)
 
 

@@ -16,11 +16,11 @@ _COMMON = "Way into Hookwright"
 def commands_page() -> str:
     """Return docs/cli-reference.md."""
     root: Any = typer.main.get_command(app)
-    about = (
+    introduction = (
         "Every command of `hookwright`. `kubectl hookwright` has the same ones. [The command line](cli.md) is the "
         "guide. The options of the last section belong to every command."
     )
-    parts = [GENERATED, "# Commands", about]
+    parts = [GENERATED, "# Commands", introduction]
     commands = list(_commands(root, "hookwright"))
     for path, command in commands:
         parts += _section(path, command)
@@ -50,11 +50,11 @@ def _section(path: str, command: Any) -> Iterator[str]:
 
 
 def _options(command: Any, *, common: bool) -> Iterator[tuple[str, str]]:
-    for one in command.params:
-        if one.param_type_name != "option" or one.name == "help":
+    for option in command.params:
+        if option.param_type_name != "option" or option.name == "help":
             continue
-        if (getattr(one, "rich_help_panel", None) == _COMMON or one.name == "output") is not common:
+        if (getattr(option, "rich_help_panel", None) == _COMMON or option.name == "output") is not common:
             continue
-        names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-        metavar = f" `{one.metavar}`" if one.metavar else ""
-        yield names + metavar, (one.help or "").replace("<", "&lt;")
+        names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+        metavar = f" `{option.metavar}`" if option.metavar else ""
+        yield names + metavar, (option.help or "").replace("<", "&lt;")

@@ -185,14 +185,14 @@ def _run(*argv: str | Path, stdin: str = "", env: Environment | None = None) -> 
     """Run a command with its progress shown, and return its standard output."""
     command = [str(argument) for argument in argv]
     print(f"+ {' '.join(command[:4])}", file=sys.stderr, flush=True)
-    done = subprocess.run(
+    process = subprocess.run(
         command, input=stdin, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True, check=False
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise E2eError(
-            f"{' '.join(command[:4])} ended with status {done.returncode}{done.stdout and ': ' + done.stdout}"
+            f"{' '.join(command[:4])} ended with status {process.returncode}{process.stdout and ': ' + process.stdout}"
         )
-    return done.stdout
+    return process.stdout
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,14 +9,14 @@ from hookwright_dev.progress import progress
 
 
 @contextmanager
-def exclusive(path: Path, prepared: str) -> Iterator[None]:
+def exclusive(path: Path, subject: str) -> Iterator[None]:
     """Exclude other processes inside the context.
 
     Args:
         path: the file to lock; it is created.
-        prepared: what the processes prepare, for the progress line of one that waits.
+        subject: what the processes prepare, for the progress line of one that waits.
     """
     with path.open("w") as lock:
-        with progress(f"waiting for another process that prepares {prepared}"):
+        with progress(f"waiting for another process that prepares {subject}"):
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -26,10 +26,10 @@ class OwnFolder:
     def temporary(cls) -> Self:
         """Create a new folder among the system's temporary files, and remove the folders of crashed processes."""
         _sweep(Path(tempfile.gettempdir()))
-        unnamed = Path(tempfile.mkdtemp(prefix="hookwright-new-"))
-        lock = _lock(unnamed / _LOCK)
+        draft = Path(tempfile.mkdtemp(prefix="hookwright-new-"))
+        lock = _lock(draft / _LOCK)
         # Only a locked folder may have the name that other processes sweep.
-        path = unnamed.rename(unnamed.with_name(unnamed.name.replace("hookwright-new-", _PREFIX)))
+        path = draft.rename(draft.with_name(draft.name.replace("hookwright-new-", _PREFIX)))
         return cls(path, lock)
 
     @classmethod
@@ -48,9 +48,9 @@ class OwnFolder:
             raise FolderInUseError(
                 f"folder {path} belongs to a running control plane; stop it, or name another"
             ) from None
-        own = cls(path, lock)
-        own.clear()
-        return own
+        folder = cls(path, lock)
+        folder.clear()
+        return folder
 
     def clear(self) -> None:
         """Delete the folder's contents, and keep the folder."""

@@ -67,7 +67,7 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
         shutil.copy(LOCK.with_name(name), scratch)
     npm = [_NODE / "bin" / "node", _NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
     with progress("installing packages of npm (once)"):
-        done = subprocess.run(
+        process = subprocess.run(
             [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
             cwd=scratch,
             env=dict(environ),
@@ -76,8 +76,8 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
             timeout=_SECONDS,
             check=False,
         )
-    if done.returncode != 0:
-        raise ToolError(f"npm ci failed:\n{done.stderr[-1000:]}")
+    if process.returncode != 0:
+        raise ToolError(f"npm ci failed:\n{process.stderr[-1000:]}")
     shutil.rmtree(folder, ignore_errors=True)
     scratch.rename(folder)
 

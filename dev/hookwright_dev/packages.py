@@ -14,7 +14,7 @@ from hookwright_dev.errors import DevError
 from hookwright_dev.progress import progress
 
 _SECONDS: Final = 600
-_updated: Final[set[str]] = set()
+_fresh_indexes: Final[set[str]] = set()
 """The programs apt-get whose lists this process has updated."""
 
 
@@ -31,21 +31,21 @@ def install(*packages: str, environ: Mapping[str, str] = os.environ) -> None:
     apt = shutil.which("apt-get", path=environ.get("PATH"))
     by_hand = f"install it yourself (Debian: apt-get install {' '.join(packages)})"
     if apt is None or os.geteuid() != 0:
-        why = "there is no apt-get on this machine" if apt is None else "only root may install packages"
-        raise PackageError(f"{why}; {by_hand}")
+        reason = "there is no apt-get on this machine" if apt is None else "only root may install packages"
+        raise PackageError(f"{reason}; {by_hand}")
     quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Configuration files that were changed stay unchanged; apt-get waits for another installation to end.
     options = ("-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=300")
     with progress(f"installing {', '.join(packages)} (once)"), _alone():
-        update = () if apt in _updated else (("update", "-q"),)
+        update = () if apt in _fresh_indexes else (("update", "-q"),)
         for command in (*update, ("install", "-q", "-y", "--no-install-recommends", *options, *packages)):
-            done = subprocess.run(
+            process = subprocess.run(
                 [apt, *command], env=quiet, capture_output=True, text=True, timeout=_SECONDS, check=False
             )
-            if done.returncode != 0:
-                said = done.stderr.strip()[-500:]
-                raise PackageError(f"apt-get {command[0]} failed, {by_hand}; it said: {said}")
-        _updated.add(apt)
+            if process.returncode != 0:
+                message = process.stderr.strip()[-500:]
+                raise PackageError(f"apt-get {command[0]} failed, {by_hand}; it said: {message}")
+        _fresh_indexes.add(apt)
 
 
 @contextmanager

@@ -14,14 +14,14 @@ from contextlib import suppress
 
 def main() -> None:
     """Maintain the list until the parent has ended, then kill the listed groups."""
-    held: set[int] = set()
+    groups: set[int] = set()
     for line in sys.stdin.buffer:
         pid = int(line[1:])
         if line.startswith(b"+"):
-            held.add(pid)
+            groups.add(pid)
         else:
-            held.discard(pid)
-    for pid in held:
+            groups.discard(pid)
+    for pid in groups:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
 

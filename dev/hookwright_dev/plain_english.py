@@ -109,11 +109,11 @@ def _text_of(node: ast.expr) -> str:
 
 def markdown_prose(source: str) -> Iterator[Prose]:
     """Yield the lines outside of code blocks, with ``X`` for each code span."""
-    fenced = False
+    is_code = False
     for number, line in enumerate(source.splitlines(), 1):
         if line.lstrip().startswith("```"):
-            fenced = not fenced
-        elif not fenced and not line.startswith("    "):
+            is_code = not is_code
+        elif not is_code and not line.startswith("    "):
             yield Prose(number, re.sub(r"`[^`]*`", "X", line))
 
 
@@ -134,8 +134,8 @@ def template_comments(source: str) -> Iterator[Prose]:
 
 
 def _matches(pattern: str, source: str) -> Iterator[Prose]:
-    for found in re.finditer(pattern, source, re.MULTILINE):
-        yield Prose(source.count("\n", 0, found.start(1)) + 1, found.group(1))
+    for match in re.finditer(pattern, source, re.MULTILINE):
+        yield Prose(source.count("\n", 0, match.start(1)) + 1, match.group(1))
 
 
 Reader = Callable[[str], Iterator[Prose]]
@@ -157,9 +157,9 @@ READERS: dict[str, Reader] = {
 def find(path: str, prose: Prose) -> Iterator[Hit]:
     """Yield the idioms of one text, each with its own line."""
     for label, pattern in PATTERNS.items():
-        for found in pattern.finditer(prose.text):
-            line = prose.line + prose.text.count("\n", 0, found.start())
-            around = " ".join(prose.text[max(0, found.start() - 40) : found.end() + 40].split())
+        for match in pattern.finditer(prose.text):
+            line = prose.line + prose.text.count("\n", 0, match.start())
+            around = " ".join(prose.text[max(0, match.start() - 40) : match.end() + 40].split())
             yield Hit(path, line, around, label)
 
 
@@ -219,8 +219,8 @@ def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
         print(f"{folder.rate:6.1f} per 1,000 words  {len(folder.hits):5d} in {folder.words:7d}  {name}")
         for hit in folder.hits[: options.list]:
             print(f"{hit.path}:{hit.line}: {hit.around}    [{hit.label}]")
-    everything = total(folders.values())
-    print(f"{everything.rate:6.1f} per 1,000 words  {len(everything.hits):5d} in {everything.words:7d}  in all")
+    whole = total(folders.values())
+    print(f"{whole.rate:6.1f} per 1,000 words  {len(whole.hits):5d} in {whole.words:7d}  in all")
     failures = exceeded(folders, options.max_folder, options.max_total)
     for sentence in failures:
         print(f"plain_english: {sentence}", file=sys.stderr)

@@ -27,11 +27,11 @@ def free_port() -> int:
     The port stays bound, without a listener. Otherwise the kernel may give it to a connection of any process before its
     server starts, or while its server restarts. A server that sets SO_REUSEADDR can listen on it.
     """
-    reserved = socket.socket()
-    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", 0))
-    port = int(reserved.getsockname()[1])
-    reserved.detach()
+    reservation = socket.socket()
+    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reservation.bind(("127.0.0.1", 0))
+    port = int(reservation.getsockname()[1])
+    reservation.detach()
     return port
 
 

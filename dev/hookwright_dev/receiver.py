@@ -82,9 +82,9 @@ def verdict(headers: Mapping[str, str], body: bytes, secrets: Sequence[str]) -> 
     plain = headers.get("X-Service-Signature", "")
     if not any(hmac.compare_digest(_hex(secret, body), plain) for secret in secrets):
         return "X-Service-Signature does not match"
-    signed = f"{headers.get('webhook-id', '')}.{headers.get('webhook-timestamp', '')}.".encode() + body
+    content = f"{headers.get('webhook-id', '')}.{headers.get('webhook-timestamp', '')}.".encode() + body
     values = headers.get("webhook-signature", "").split()
-    if not any(hmac.compare_digest(_standard(secret, signed), value) for secret in secrets for value in values):
+    if not any(hmac.compare_digest(_standard(secret, content), value) for secret in secrets for value in values):
         return "webhook-signature does not match"
     return ""
 
@@ -168,13 +168,13 @@ class Receiver:
         body = await request.read()
         message_id = request.headers.get("webhook-id", "")
         self._attempts[message_id] = self._attempts.get(message_id, 0) + 1
-        received = Received(
+        arrival = Received(
             request.headers, body, time.time(), self._attempts[message_id], request.raw_path, request.method
         )
-        self.received.append(received)
+        self.received.append(arrival)
         async with self._arrival:
             self._arrival.notify_all()
-        answer = self.answer(received)
+        answer = self.answer(arrival)
         if isinstance(answer, Awaitable):
             answer = await answer
         return web.Response(status=answer) if isinstance(answer, int) else answer
@@ -184,9 +184,9 @@ def _hex(secret: str, body: bytes) -> str:
     return hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
-def _standard(secret: str, signed: bytes) -> str:
+def _standard(secret: str, content: bytes) -> str:
     key = base64.b64decode(secret.removeprefix("whsec_"))
-    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -230,30 +230,30 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 async def _serve(options: argparse.Namespace, secrets: Sequence[str]) -> None:
-    async def answer(received: Received) -> int:
-        status = 500 if received.attempt <= options.fail_first else int(options.status)
-        print(_line(received, secrets, status), flush=True)
+    async def answer(request: Received) -> int:
+        status = 500 if request.attempt <= options.fail_first else int(options.status)
+        print(_line(request, secrets, status), flush=True)
         await asyncio.sleep(options.delay)
         return status
 
-    stopped = asyncio.Event()
+    stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     receiver = Receiver(host=options.host, port=options.port)
     receiver.answer = answer
     async with receiver:
         print(f"listening on {receiver.url}", flush=True)
-        await stopped.wait()
+        await stopping.wait()
 
 
-def _line(received: Received, secrets: Sequence[str], status: int) -> str:
-    at = datetime.fromtimestamp(received.at, UTC).strftime("%H:%M:%S.%f")[:-3]
+def _line(request: Received, secrets: Sequence[str], status: int) -> str:
+    at = datetime.fromtimestamp(request.at, UTC).strftime("%H:%M:%S.%f")[:-3]
     if secrets:
-        wrong = verdict(received.headers, received.body, secrets)
-        judged = f"BAD: {wrong}" if wrong else "signatures good"
+        wrong = verdict(request.headers, request.body, secrets)
+        judgement = f"BAD: {wrong}" if wrong else "signatures good"
     else:
-        judged = "signatures not checked (no secret given)"
-    return f"{at} {received.id or '-'} {received.type or '-'} attempt {received.attempt} {judged}, answered {status}"
+        judgement = "signatures not checked (no secret given)"
+    return f"{at} {request.id or '-'} {request.type or '-'} attempt {request.attempt} {judgement}, answered {status}"
 
 
 if __name__ == "__main__":

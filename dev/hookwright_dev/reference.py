@@ -50,11 +50,11 @@ _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 10
 
 def settings_page() -> str:
     """Return docs/settings.md."""
-    about = (
+    introduction = (
         "Environment variables, the same under `make up` and in an installation. A wrong one is refused at the start, "
         "with a sentence that names it. Lists are separated by commas; an empty variable counts as not set."
     )
-    parts = [GENERATED, "# Settings", about]
+    parts = [GENERATED, "# Settings", introduction]
     for title, settings in (("Operator", OperatorSettings), ("API", ApiSettings)):
         parts += [f"## {title}", table(("Variable", "Default", "Meaning"), _setting_rows(settings))]
     return "\n\n".join(parts) + "\n"
@@ -74,12 +74,12 @@ def metrics_page() -> str:
 
 def problems_page() -> str:
     """Return docs/problems.md, whose sections are the targets of each problem's ``type``."""
-    about = (
+    introduction = (
         "Every refusal of `/v1` and of the intake is a problem document (RFC 9457). Its `code` is one of these, and "
         "its `type` is the URL of the section here. A code keeps its meaning. A later version may add codes, so "
         "treat an unknown one like its status."
     )
-    parts = [GENERATED, "# Problems", about]
+    parts = [GENERATED, "# Problems", introduction]
     for code, (status, meaning) in CODES.items():
         parts += [f"## {code}", f"Status {status}, {TITLES[status]}. {meaning}"]
     return "\n\n".join(parts) + "\n"
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _bound_row(bound: Bound) -> Sequence[str]:
     things = bound.things.removeprefix("of ")
-    about = f". {bound.about}" if bound.about else ""
+    note = f". {bound.about}" if bound.about else ""
     of_all, of_one = [], []
     if bound.at_once < UNLIMITED:
         of_all.append(f"{bound.at_once} at once{_reserved(bound.amount(bound.at_once_reserved))}")
@@ -156,7 +156,7 @@ def _bound_row(bound: Bound) -> Sequence[str]:
     waits = "waits for its turn; " if bound.at_once < UNLIMITED or bound.at_once_each < UNLIMITED else ""
     beyond = bound.beyond or f"{waits}429{'; 503 if all are in use' if bound.total < UNLIMITED else ''}"
     return (
-        f"{things[0].upper()}{things[1:]}{about}",
+        f"{things[0].upper()}{things[1:]}{note}",
         "; ".join(of_all),
         "; ".join(of_one) + f" for each {bound.holder}",
         beyond,

@@ -130,12 +130,12 @@ def _write_chart(release: Release, folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         chart = shutil.copytree(CHART, Path(scratch) / "hookwright")
         values = (chart / "values.yaml").read_text()
-        named, number = re.subn(r'^  repository: ""$', f"  repository: {release.image}", values, flags=re.MULTILINE)
+        content, number = re.subn(r'^  repository: ""$', f"  repository: {release.image}", values, flags=re.MULTILINE)
         if number != 1:
             raise ReleaseError(
                 'values.yaml of the chart must have one line `  repository: ""`, which is image.repository'
             )
-        (chart / "values.yaml").write_text(named)
+        (chart / "values.yaml").write_text(content)
         subprocess.run([acquire_tool(HELM), "package", chart, "--destination", folder], check=True, stdout=sys.stderr)
 
 
@@ -143,8 +143,8 @@ def _write_site(archive: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", scratch]
         subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=True)
-        with tarfile.open(archive, "w:gz") as packed:
-            packed.add(scratch, arcname=".")
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(scratch, arcname=".")
 
 
 def publication(release: Release, folder: Path, environ: Mapping[str, str]) -> list[list[str]]:
@@ -180,8 +180,8 @@ def site_commit(archive: Path, version: str) -> str:
     """Write the site as a commit without a parent into the repository of the checkout; return its hash."""
     with tempfile.TemporaryDirectory() as scratch:
         site = Path(scratch) / "site"
-        with tarfile.open(archive) as packed:
-            packed.extractall(site, filter="data")
+        with tarfile.open(archive) as tar:
+            tar.extractall(site, filter="data")
         (site / ".nojekyll").touch()
         author = {f"GIT_{role}_{part}": "hookwright" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
         environment = {**os.environ, **author, "GIT_INDEX_FILE": str(Path(scratch) / "index")}

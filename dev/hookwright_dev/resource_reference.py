@@ -15,13 +15,13 @@ _SKIPPED: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 def event_types_page() -> str:
     """Return docs/event-types.md."""
-    about = (
+    introduction = (
         "An event has one of these types. Producers send it as `type`, endpoints subscribe to it in `spec.events`, and "
         f"receivers find it in the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. The intake refuses "
         "other types with 422. The examples show the body that receivers get. `type` and `messageId` are always in it, "
         "and the producer chooses the other fields. `GET /v1/event-types` returns this page as JSON."
     )
-    parts = [GENERATED, "# Event types", about]
+    parts = [GENERATED, "# Event types", introduction]
     for channel, types in CATALOGUE.items():
         rows = [(f"`{name}`", meaning, f"`{json.dumps(example(name))}`") for name, meaning in types.items()]
         parts += [f"## {_CHANNELS[channel]}", table(("Type", "Meaning", "Example"), rows)]
@@ -29,7 +29,7 @@ def event_types_page() -> str:
 
 
 def _wildcards() -> list[str]:
-    about = (
+    introduction = (
         "In `spec.events` of a WebhookEndpoint, and in `events` of `/v1`, a wildcard means several types. The types of "
         "email have no common prefix, so email has no wildcard. An event has a type, never a wildcard."
     )
@@ -41,18 +41,18 @@ def _wildcards() -> list[str]:
         "type that they do not know: answer 2xx and ignore it. An endpoint that must get no new types names each type "
         "instead."
     )
-    return ["## Wildcards", about, table(("Wildcard", "Meaning"), rows), later]
+    return ["## Wildcards", introduction, table(("Wildcard", "Meaning"), rows), later]
 
 
 def resources_page() -> str:
     """Return docs/resources.md."""
-    about = (
+    introduction = (
         "The fields of `hookwright.dev/v1alpha1`. `kubectl explain webhookendpoint.spec` shows the same in a cluster. "
         "People write `spec`; the operator writes `status`. The API server checks types, bounds and rules. "
         "`status.conditions` have the form of every Kubernetes condition; [troubleshooting](troubleshooting.md) has "
         "their reasons."
     )
-    parts = [GENERATED, "# Resources", about]
+    parts = [GENERATED, "# Resources", introduction]
     for kind in KINDS:
         parts += _kind(definition(kind))
     return "\n\n".join(parts) + "\n"

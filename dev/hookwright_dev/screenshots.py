@@ -70,13 +70,13 @@ def receiving() -> Iterator[str]:
         server.server_close()
 
 
-def _eventually(found: Callable[[], Any], what: str) -> Any:
+def _eventually(read: Callable[[], Any], subject: str) -> Any:
     deadline = time.monotonic() + _PATIENCE
-    while not (known := found()):
+    while not (value := read()):
         if time.monotonic() > deadline:
-            raise DevError(f"{what}: not within {_PATIENCE:g} s")
+            raise DevError(f"{subject}: not within {_PATIENCE:g} s")
         time.sleep(0.2)
-    return known
+    return value
 
 
 def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
@@ -88,12 +88,12 @@ def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
 
     client.headers["Authorization"] = f"Bearer {_eventually(token, 'login')}"
     _eventually(lambda: client.get("/v1/projects/billing").is_success, "project")
-    made = [
+    endpoints = [
         client.post(
             "/v1/webhooks?project=billing",
-            json={**one, **({"url": receiver + str(one["url"])} if "url" in one else {})},
+            json={**fields, **({"url": receiver + str(fields["url"])} if "url" in fields else {})},
         ).raise_for_status()
-        for one in _ENDPOINTS
+        for fields in _ENDPOINTS
     ]
     keys = [
         client.post("/v1/projects/billing/keys", json=body).raise_for_status().json()["key"]
@@ -108,18 +108,18 @@ def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
         kind = "opened" if number % 3 == 2 else "bounced" if number % 4 else "delivered"
         event = {"type": kind, "messageId": f"m-{1000 + number}", "recipient": "ada@example.com"}
         client.post("/v1/events", json=event, headers={"X-Service-Key": keys[0]}).raise_for_status()
-    name, inbox = (str(made[number].json()["id"]) for number in (1, 3))
-    taken = f"/v1/webhooks/{inbox}/messages?limit=2&wait=10s&lease=1h"
-    client.get(taken, headers={"X-Service-Key": keys[2]}).raise_for_status()
+    name, inbox = (str(endpoints[number].json()["id"]) for number in (1, 3))
+    path = f"/v1/webhooks/{inbox}/messages?limit=2&wait=10s&lease=1h"
+    client.get(path, headers={"X-Service-Key": keys[2]}).raise_for_status()
     client.headers.update(session)
 
     def settled() -> bool:
-        shown = client.get(f"/v1/webhooks/{name}?project=billing").json()
-        return bool(shown["deliveries"]["failed"] and shown["status"] == "failing")
+        document = client.get(f"/v1/webhooks/{name}?project=billing").json()
+        return bool(document["deliveries"]["failed"] and document["status"] == "failing")
 
     _eventually(settled, "failed deliveries")
-    failed = client.get(f"/v1/webhooks/{name}/deliveries?project=billing&status=failed").json()["data"]
-    endpoint, delivery = endpoint_path("billing", name), endpoint_path("billing", name, "deliveries", failed[0]["id"])
+    failures = client.get(f"/v1/webhooks/{name}/deliveries?project=billing&status=failed").json()["data"]
+    endpoint, delivery = endpoint_path("billing", name), endpoint_path("billing", name, "deliveries", failures[0]["id"])
     return {
         "endpoint": endpoint,
         **{tab: endpoint_path("billing", name, tab) for tab in ENDPOINT_TABS if tab in _ENDPOINT_PAGES},
@@ -167,14 +167,14 @@ def main() -> int:
         stack.plane.kubectl("create", "namespace", ORGANIZATION)
         stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(project))
         with httpx.Client(base_url=stack.api.url, trust_env=False, timeout=30.0) as client:
-            made = _fill(client, receiver)
+            pages = _fill(client, receiver)
         paths = {
             "projects": "/console/",
             "project": "/console/projects/billing",
             "keys": "/console/projects/billing/keys",
             "test": "/console/projects/billing/test",
             "new-endpoint": "/console/projects/billing/new-endpoint",
-            **made,
+            **pages,
         }
         with chromium() as browser:
             _take(browser, stack.api.url, paths)

@@ -101,10 +101,10 @@ def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
     ``HOOKWRIGHT_HELM`` may name an executable to use instead. Raises `ToolError` if that is no executable, Go is
     missing, or the build fails.
     """
-    if named := environ.get(_variable(tool)):
-        if not os.access(named, os.X_OK):
-            raise ToolError(f"{_variable(tool)}: {named} is no executable file; name one, or unset it")
-        return Path(named).resolve()
+    if variable_path := environ.get(_variable(tool)):
+        if not os.access(variable_path, os.X_OK):
+            raise ToolError(f"{_variable(tool)}: {variable_path} is no executable file; name one, or unset it")
+        return Path(variable_path).resolve()
     folder = tools_folder(environ) / f"{tool.name}-{tool.version}"
     executable = folder / tool.name
     if not os.access(executable, os.X_OK):
@@ -135,29 +135,31 @@ def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
 
     Raises `ToolError` with the name of the package if that is not possible.
     """
-    found = shutil.which("promtool", path=environ.get("PATH"))
-    if found is None:
+    promtool = shutil.which("promtool", path=environ.get("PATH"))
+    if promtool is None:
         _apt_install("prometheus", "promtool", environ)
-        found = shutil.which("promtool", path=environ.get("PATH"))
-    if found is None:
+        promtool = shutil.which("promtool", path=environ.get("PATH"))
+    if promtool is None:
         raise ToolError("promtool: the package prometheus was installed, but no promtool is on the PATH")
-    return Path(found)
+    return Path(promtool)
 
 
 def _variable(tool: GoTool) -> str:
     return f"HOOKWRIGHT_{tool.name.upper().replace('-', '_')}"
 
 
-def _go(wanted: str, environ: Mapping[str, str]) -> str:
+def _go(subject: str, environ: Mapping[str, str]) -> str:
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:
-        raise ToolError(f"{wanted}: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
+        raise ToolError(
+            f"{subject}: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)"
+        )
     return go
 
 
 def _downloaded(go: str, module: str, version: str, environ: Mapping[str, str]) -> Path:
     """Return the folder of a module in Go's own cache."""
-    done = subprocess.run(
+    process = subprocess.run(
         [go, "mod", "download", "-json", f"{module}@{version}"],
         cwd=tempfile.gettempdir(),
         env={**environ, "GOWORK": "off", "GOFLAGS": ""},
@@ -166,10 +168,10 @@ def _downloaded(go: str, module: str, version: str, environ: Mapping[str, str]) 
         timeout=_INSTALL_SECONDS,
         check=False,
     )
-    described = json.loads(done.stdout or "{}")
-    if done.returncode != 0:
-        raise ToolError(f"go mod download {module}@{version}: {described.get('Error', done.stderr.strip())}")
-    return Path(described["Dir"])
+    description = json.loads(process.stdout or "{}")
+    if process.returncode != 0:
+        raise ToolError(f"go mod download {module}@{version}: {description.get('Error', process.stderr.strip())}")
+    return Path(description["Dir"])
 
 
 def _build(tool: GoTool, folder: Path, environ: Mapping[str, str]) -> None:

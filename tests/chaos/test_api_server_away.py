@@ -71,7 +71,7 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
         assert site.operator.running.running
     finally:
         if how == "killed":
-            again = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, audited=False))
+            again = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, is_audited=False))
             plane.processes.remove(apiserver)
             with plane._client() as client:
                 ready = f"{plane.server}/readyz"

@@ -116,7 +116,7 @@ def stop_apiserver(plane: ControlPlane) -> None:
 
 def start_apiserver(plane: ControlPlane) -> None:
     """Start it again on the same port, and return when it is ready."""
-    command = components.kube_apiserver(plane.assets, plane._layout, audited=False)
+    command = components.kube_apiserver(plane.assets, plane._layout, is_audited=False)
     apiserver = plane._run("kube-apiserver", command)
     with plane._client() as client:
         apiserver.wait_ready(lambda: client.get(f"{plane.server}/readyz").is_success, 60)

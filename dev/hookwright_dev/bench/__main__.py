@@ -31,13 +31,13 @@ _FULL_RUNS: Final = 3
 def main() -> int:
     """Measure, print the table, write the files; return 1 if a case gave no figures."""
     parser = _parser()
-    chosen = parser.parse_args()
-    if unknown := set(chosen.cases) - set(CASES):
+    options = parser.parse_args()
+    if unknown := set(options.cases) - set(CASES):
         parser.error(f"no case is called {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
     try:
-        results = _measured(chosen)
+        results = _measured(options)
     except DevError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -50,31 +50,31 @@ def main() -> int:
     for case, fault in results.faults.items():
         console.print(f"[red]{case} failed:[/] {fault}", markup=True, highlight=False)
     console.print(f"written: {results.write(RESULTS).relative_to(ROOT)}")
-    if not results.faults and set(chosen.cases) >= set(CASES):
+    if not results.faults and set(options.cases) >= set(CASES):
         template = (files("hookwright_dev.bench") / "page.md").read_text()
         DOCUMENT.write_text(page.document(template, results, CASES))
         console.print(f"written: {DOCUMENT.relative_to(ROOT)}")
     return 1 if results.faults else 0
 
 
-def _measured(chosen: argparse.Namespace) -> Results:
+def _measured(arguments: argparse.Namespace) -> Results:
     began, clock = datetime.now(UTC), time.monotonic()
-    options = Options(full=chosen.full, seconds=chosen.seconds, minutes=chosen.minutes)
-    found: list[Measure] = []
+    options = Options(full=arguments.full, seconds=arguments.seconds, minutes=arguments.minutes)
+    measures: list[Measure] = []
     faults: dict[str, str] = {}
     noise: dict[str, float] = {}
-    for case in chosen.cases:
-        runs = chosen.runs or (_FULL_RUNS if options.full and case in REPEATED else 1)
+    for case in arguments.cases:
+        runs = arguments.runs or (_FULL_RUNS if options.full and case in REPEATED else 1)
         with progress(f"measuring {case}"):
-            wait_calm(chosen.patience)
-            heard = Noise()
+            wait_calm(arguments.patience)
+            noise_meter = Noise()
             try:
-                found += _case(case, options, runs)
+                measures += _case(case, options, runs)
             except (DevError, httpx.HTTPError, SubprocessError) as fault:
                 faults[case] = str(fault) or type(fault).__name__
-            noise[case] = heard.cores()
+            noise[case] = noise_meter.cores()
     command = " ".join(["make bench", *(["ARGS=" + repr(" ".join(sys.argv[1:]))] if sys.argv[1:] else [])])
-    return Results(began, time.monotonic() - clock, command, machine(), found, faults, noise)
+    return Results(began, time.monotonic() - clock, command, machine(), measures, faults, noise)
 
 
 def _case(case: str, options: Options, runs: int) -> Sequence[Measure]:

@@ -42,11 +42,11 @@ class ApiServer:
     def key(self, project: str) -> dict[str, str]:
         """Create a key of a project, and return its header once the API knows the key."""
         bearer = {"Authorization": f"Bearer {self.token}"}
-        made = _eventually(
+        answer = _eventually(
             self.process,
             lambda: self.client.post(f"/v1/projects/{project}/keys", json={"name": "bench"}, headers=bearer),
         )
-        key = {"X-Service-Key": str(made["key"])}
+        key = {"X-Service-Key": str(answer["key"])}
         _eventually(self.process, lambda: self.client.get("/v1/webhooks", headers=key))
         return key
 
@@ -71,7 +71,7 @@ def serving(site: Site) -> Iterator[ApiServer]:
 
 
 def _create_user(site: Site) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -89,8 +89,8 @@ def _create_user(site: Site) -> None:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise BenchError(f"the user was not created: {done.stderr}")
+    if process.returncode != 0:
+        raise BenchError(f"the user was not created: {process.stderr}")
 
 
 def _eventually(process: ChildProcess, ask: Callable[[], httpx.Response]) -> dict[str, Any]:

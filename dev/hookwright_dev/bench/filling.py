@@ -104,32 +104,32 @@ def statements(rows: int, now_ms: int, *, series: str, body: str, digest: str) -
         body: an expression for an event's body.
         digest: the name of the database's function that computes `id_digest`.
     """
-    ended = rows - pending_of(rows)
+    end_count = rows - pending_of(rows)
     step = _DAYS * _DAY_MS / rows
     at = f"{now_ms} - CAST(({rows} - n) * {step} AS BIGINT)"
-    crowded = f"'00000000-0000-4000-8000-' || (100000000000 + n / 2 % {CROWDED})"
-    others = f"'00000000-0000-4000-8000-' || (100000000000 + {CROWDED} + n / 2 % {ENDPOINTS - CROWDED})"
-    uid = f"CASE WHEN n % 2 = 0 THEN {crowded} ELSE {others} END"
+    crowded_uid = f"'00000000-0000-4000-8000-' || (100000000000 + n / 2 % {CROWDED})"
+    other_uid = f"'00000000-0000-4000-8000-' || (100000000000 + {CROWDED} + n / 2 % {ENDPOINTS - CROWDED})"
+    uid = f"CASE WHEN n % 2 = 0 THEN {crowded_uid} ELSE {other_uid} END"
     digits = [f"substr('{BASE32}', (n >> {bits}) % 32 + 1, 1)" for bits in _ID_BITS]
     ulid = " || ".join([f"'{_ID_BEGIN}'", *digits, f"'{_ID_END}'"])
     message, delivery = f"'msg_' || {ulid}", f"'dlv_' || {ulid}"
-    named = "'r1-' || (100000000 + n)"
-    state = f"CASE WHEN n > {ended} THEN 'pending' WHEN n % 51 = 0 THEN 'failed' ELSE 'delivered' END"
+    identifier = "'r1-' || (100000000 + n)"
+    state = f"CASE WHEN n > {end_count} THEN 'pending' WHEN n % 51 = 0 THEN 'failed' ELSE 'delivered' END"
     return [
         f"""INSERT INTO events
               (id, namespace, project, type, accepted_ms, deliveries, message_id_digest, event_id_digest, body)
-            SELECT {message}, 'acme', 'billing', 'delivered', {at}, 1, {digest}('acme', {named}),
-              {digest}('acme', {named}), {body}
+            SELECT {message}, 'acme', 'billing', 'delivered', {at}, 1, {digest}('acme', {identifier}),
+              {digest}('acme', {identifier}), {body}
             FROM {series}""",
         f"""INSERT INTO event_ids (namespace, project, event_id, message_id, accepted_ms)
-            SELECT 'acme', 'billing', {named}, {message}, {at}
+            SELECT 'acme', 'billing', {identifier}, {message}, {at}
             FROM {series} WHERE n > {rows - rows // _DAYS}""",
         f"""INSERT INTO deliveries (id, event_id, endpoint_uid, state, reason, due_ms, attempts, owner, ended_ms)
-            SELECT {delivery}, {message}, {uid}, {state}, '', {at}, CASE WHEN n > {ended} THEN 0 ELSE 1 END, NULL,
-              CASE WHEN n <= {ended} THEN {at} END
+            SELECT {delivery}, {message}, {uid}, {state}, '', {at}, CASE WHEN n > {end_count} THEN 0 ELSE 1 END, NULL,
+              CASE WHEN n <= {end_count} THEN {at} END
             FROM {series}""",
         f"""INSERT INTO attempts (delivery_id, number, started_ms, duration_ms, status_code, error, response)
-            SELECT {delivery}, 1, {at}, 12, 200, '', 'ok' FROM {series} WHERE n <= {ended}""",
+            SELECT {delivery}, 1, {at}, 12, 200, '', 'ok' FROM {series} WHERE n <= {end_count}""",
         """INSERT INTO counters (endpoint_uid, slot, accepted, delivered, failed, discarded)
             SELECT endpoint_uid, 0, count(*), sum(CASE WHEN state = 'delivered' THEN 1 ELSE 0 END),
               sum(CASE WHEN state = 'failed' THEN 1 ELSE 0 END), 0

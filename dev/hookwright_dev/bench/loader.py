@@ -63,8 +63,8 @@ class Report(BaseModel):
             BenchError: something was.
         """
         if self.refused:
-            refused = ", ".join(f"{number} with {status or self.fault}" for status, number in self.refused.items())
-            raise BenchError(f"of {self.sent} events were refused: {refused}")
+            refusals = ", ".join(f"{number} with {status or self.fault}" for status, number in self.refused.items())
+            raise BenchError(f"of {self.sent} events were refused: {refusals}")
         if self.arrived < self.expected or self.duplicates:
             raise BenchError(
                 f"of {self.expected} deliveries {self.arrived} arrived in time, and {self.duplicates} came again"
@@ -183,7 +183,7 @@ def _compile(program: Path, environ: Mapping[str, str]) -> None:
         raise BuildError(f"build: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
     draft = program.with_suffix(f".{os.getpid()}")
     with progress("building the loader"):
-        done = subprocess.run(
+        process = subprocess.run(
             [go, "build", "-trimpath", "-buildvcs=false", "-o", draft, "."],
             cwd=MODULE,
             env={**environ, "CGO_ENABLED": "0", "GOWORK": "off"},
@@ -191,6 +191,6 @@ def _compile(program: Path, environ: Mapping[str, str]) -> None:
             text=True,
             check=False,
         )
-    if done.returncode != 0:
-        raise BuildError(f"build: go build failed:\n{done.stderr}")
+    if process.returncode != 0:
+        raise BuildError(f"build: go build failed:\n{process.stderr}")
     draft.rename(program)

@@ -34,11 +34,11 @@ class Measure:
 
 def medians(runs: Sequence[Sequence[Measure]]) -> list[Measure]:
     """Return each figure's median over the runs of a case, in the order of their first appearance."""
-    grouped: dict[str, list[Measure]] = {}
+    groups: dict[str, list[Measure]] = {}
     for run in runs:
         for measure in run:
-            grouped.setdefault(measure.key, []).append(measure)
-    return [_median(same) for same in grouped.values()]
+            groups.setdefault(measure.key, []).append(measure)
+    return [_median(same) for same in groups.values()]
 
 
 def _median(same: Sequence[Measure]) -> Measure:

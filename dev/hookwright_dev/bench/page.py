@@ -39,24 +39,24 @@ _FIGURES: Final[tuple[tuple[str, str, tuple[str, str, str]], ...]] = (
 
 def table(measures: Sequence[Measure]) -> Table:
     """Return the figures for a terminal."""
-    drawn = Table("what", "value", "unit", "mark", "", title="make bench", title_justify="left")
-    drawn.columns[1].justify = "right"
+    figures = Table("what", "value", "unit", "mark", "", title="make bench", title_justify="left")
+    figures.columns[1].justify = "right"
     for _, same in groupby(measures, case_of):
         for measure in same:
             word = verdict(measure)
             mark = str(MARKS.get(measure.key, ""))
-            drawn.add_row(measure.title, shown(measure), measure.unit, mark, f"[{_COLOURS[word]}]{word}[/]")
-        drawn.add_section()
-    return drawn
+            figures.add_row(measure.title, shown(measure), measure.unit, mark, f"[{_COLOURS[word]}]{word}[/]")
+        figures.add_section()
+    return figures
 
 
 def document(template: str, results: Results, cases: Iterable[str]) -> str:
     """Return docs/performance.md."""
-    judged = [verdict(measure) for measure in results.measures if measure.key in MARKS]
-    missed = [measure.title for measure in results.measures if verdict(measure) == "missed"]
-    summary = f"{judged.count('met')} of {len(judged)} marks are met in this run."
-    if missed:
-        summary += f" Missed: {'; '.join(missed)}."
+    verdicts = [verdict(measure) for measure in results.measures if measure.key in MARKS]
+    misses = [measure.title for measure in results.measures if verdict(measure) == "missed"]
+    summary = f"{verdicts.count('met')} of {len(verdicts)} marks are met in this run."
+    if misses:
+        summary += f" Missed: {'; '.join(misses)}."
     return Template(template).substitute(
         summary=summary,
         machine="\n".join(f"- {name}: {value}" for name, value in results.machine.items()),
@@ -81,8 +81,8 @@ def _results(measures: Sequence[Measure]) -> str:
 def _peers(ours: Mapping[str, Measure]) -> str:
     rows = []
     for key, title, theirs in _FIGURES:
-        found = [ours.get(name) for name in (key, *_on_postgres(key))]
-        rows.append((title, *(f"**{shown(one)}**" if one else "" for one in found), *theirs))
+        figures = [ours.get(name) for name in (key, *_on_postgres(key))]
+        rows.append((title, *(f"**{shown(figure)}**" if figure else "" for figure in figures), *theirs))
     head = ("Hookwright (SQLite)", "Hookwright (PostgreSQL)", "Hookwright (PostgreSQL, 2 replicas)")
     return _markdown(("", *head, *_PEERS), rows)
 

@@ -116,11 +116,11 @@ class Site:
         numbers = range(first, first + count)
         places = {number: objects.place(number) for number in numbers}
         self.create([objects.project(NAMESPACE, name) for name in dict.fromkeys(name for name, _ in places.values())])
-        made = [
+        resources = [
             objects.endpoint(NAMESPACE, f"e-{number}", project=name, url=self.loader.url(number), events=[kind], **spec)
             for number, (name, kind) in places.items()
         ]
-        seconds = self.create_ready(made)
+        seconds = self.create_ready(resources)
         return [Target(self.intake(name), kind) for name, kind in places.values()], seconds
 
     def fan(self, count: int, **spec: Any) -> list[Target]:
@@ -136,27 +136,27 @@ class Site:
         )
         return [Target(self.intake("fan"))]
 
-    def create(self, wanted: Sequence[Mapping[str, Any]]) -> None:
+    def create(self, resources: Sequence[Mapping[str, Any]]) -> None:
         """Create objects, some at a time; an existing Project is no error."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self._create, wanted))
+            list(pool.map(self._create, resources))
 
-    def create_ready(self, wanted: Sequence[Mapping[str, Any]]) -> float:
+    def create_ready(self, resources: Sequence[Mapping[str, Any]]) -> float:
         """Create endpoints and return the seconds until the last is Ready."""
-        names = {str(one["metadata"]["name"]) for one in wanted}
+        names = {str(resource["metadata"]["name"]) for resource in resources}
         watch = _ReadyWatch(self.client, names)
         began = time.monotonic()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self._create, wanted))
+            list(pool.map(self._create, resources))
         watch.wait(60 + len(names) * 0.05)
         return time.monotonic() - began
 
-    def _create(self, wanted: Mapping[str, Any]) -> None:
-        path = _path(wanted["kind"], wanted["metadata"]["namespace"])
-        answer = self.client.post(path, json=wanted)
-        there_already = answer.status_code == 409 and wanted["kind"] == "Project"
+    def _create(self, resource: Mapping[str, Any]) -> None:
+        path = _path(resource["kind"], resource["metadata"]["namespace"])
+        answer = self.client.post(path, json=resource)
+        there_already = answer.status_code == 409 and resource["kind"] == "Project"
         if not answer.is_success and not there_already:
-            raise BenchError(f"{wanted['kind']} {wanted['metadata']['name']}: {answer.text}")
+            raise BenchError(f"{resource['kind']} {resource['metadata']['name']}: {answer.text}")
 
 
 def _path(kind: str, namespace: str = NAMESPACE) -> str:
@@ -187,10 +187,10 @@ class _ReadyWatch:
 
     def _list(self, limit: int) -> str:
         """Record the existing endpoints, all if ``limit`` is 0; return the version to watch from."""
-        listed = self._client.get(_EVERY_ENDPOINT, params={"limit": limit}).raise_for_status().json()
-        for one in listed["items"]:
-            self._see(one)
-        return str(listed["metadata"]["resourceVersion"])
+        answer = self._client.get(_EVERY_ENDPOINT, params={"limit": limit}).raise_for_status().json()
+        for resource in answer["items"]:
+            self._see(resource)
+        return str(answer["metadata"]["resourceVersion"])
 
     def _follow(self) -> None:
         while self._missing and not self._given_up:
@@ -215,10 +215,10 @@ class _ReadyWatch:
                 if not self._missing:
                     return
 
-    def _see(self, seen: Mapping[str, Any]) -> None:
-        conditions = seen.get("status", {}).get("conditions", ())
-        if any(one["type"] == "Ready" and one["status"] == "True" for one in conditions):
-            self._missing.discard(seen["metadata"]["name"])
+    def _see(self, resource: Mapping[str, Any]) -> None:
+        conditions = resource.get("status", {}).get("conditions", ())
+        if any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions):
+            self._missing.discard(resource["metadata"]["name"])
 
 
 @contextmanager

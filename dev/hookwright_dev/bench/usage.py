@@ -53,19 +53,21 @@ def families(pids: Iterable[int]) -> dict[int, dict[int, int]]:
     children: dict[int, list[int]] = {}
     for pid, stat in stats.items():
         children.setdefault(parse_parent(stat), []).append(pid)
-    return {pid: {one: parse_cpu(stats[one]) for one in _descent(pid, children) if one in stats} for pid in pids}
+    return {
+        pid: {member: parse_cpu(stats[member]) for member in _descent(pid, children) if member in stats} for pid in pids
+    }
 
 
 def _descent(pid: int, children: Mapping[int, Sequence[int]]) -> list[int]:
-    return [pid, *(one for child in children.get(pid, ()) for one in _descent(child, children))]
+    return [pid, *(member for child in children.get(pid, ()) for member in _descent(child, children))]
 
 
 def resident(pid: int) -> float:
     """Return the resident memory of a process and its descendants in MiB."""
     total = 0.0
-    for one in families([pid])[pid]:
+    for member in families([pid])[pid]:
         with suppress(FileNotFoundError, ProcessLookupError, StopIteration):
-            total += parse_resident((_PROC / str(one) / "status").read_text())
+            total += parse_resident((_PROC / str(member) / "status").read_text())
     return total
 
 
@@ -85,9 +87,9 @@ class Used:
         """CPU seconds of all processes of the benchmark."""
         return sum(self.by_name.values())
 
-    def __add__(self, other: "Used") -> "Used":
+    def __add__(self, usage: "Used") -> "Used":
         """Return what the same processes used in two spans of time."""
-        return Used({name: seconds + other.by_name[name] for name, seconds in self.by_name.items()})
+        return Used({name: seconds + usage.by_name[name] for name, seconds in self.by_name.items()})
 
 
 class Meter:
@@ -103,12 +105,12 @@ class Meter:
         return Used({name: (ticks - self._before[name]) / _TICK for name, ticks in self._now().items()})
 
     def _now(self) -> dict[str, int]:
-        own = os.getpid()
-        used = families([own, *chain.from_iterable(self._pids.values())])
-        by_name = {name: sum(sum(used[pid].values()) for pid in pids) for name, pids in self._pids.items()}
+        own_pid = os.getpid()
+        ticks = families([own_pid, *chain.from_iterable(self._pids.values())])
+        by_name = {name: sum(sum(ticks[pid].values()) for pid in pids) for name, pids in self._pids.items()}
         # Other children of this process, which it has waited for, are not measured: between two readings
         # there are none.
-        return {**by_name, "harness": used[own][own]}
+        return {**by_name, "harness": ticks[own_pid][own_pid]}
 
 
 class Noise:

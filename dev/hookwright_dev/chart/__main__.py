@@ -19,8 +19,8 @@ def difference(root: Path, path: Path, text: str) -> str:
 
 def surplus(root: Path, expected: Mapping[Path, str]) -> list[Path]:
     """Return the CRDs that the chart has and ``crds/`` has not."""
-    kept = {path.relative_to(root) for path in (root / CHART / "files" / "crds").glob("*.yaml")}
-    return sorted(kept - set(expected))
+    present = {path.relative_to(root) for path in (root / CHART / "files" / "crds").glob("*.yaml")}
+    return sorted(present - set(expected))
 
 
 def check(root: Path, expected: Mapping[Path, str]) -> int:
@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m hookwright_dev.chart", description="Generate the chart's files.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
-    chosen = parser.parse_args(arguments)
-    act = check if chosen.check else write
+    options = parser.parse_args(arguments)
+    act = check if options.check else write
     return act(ROOT, files(ROOT))
 
 

@@ -55,9 +55,11 @@ def _public_networks() -> list[Block]:
     There is one of IPv4, one of IPv6, and one of IPv4 behind the well-known NAT64 prefix. An exception of a block must
     be inside of it, so the special ranges outside of 2000::/3 are left out.
     """
-    ipv4 = [one for one in special_networks() if isinstance(one, IPv4Network)]
-    ipv6 = [one for one in special_networks() if isinstance(one, IPv6Network) and one.subnet_of(_GLOBAL)]
-    behind = [_translated(one) for one in collapse_addresses(ipv4)]
+    ipv4 = [network for network in special_networks() if isinstance(network, IPv4Network)]
+    ipv6 = [
+        network for network in special_networks() if isinstance(network, IPv6Network) and network.subnet_of(_GLOBAL)
+    ]
+    behind = [_translated(network) for network in collapse_addresses(ipv4)]
     return [
         _block("0.0.0.0/0", collapse_addresses(ipv4)),
         _block(str(_GLOBAL), collapse_addresses(ipv6)),
@@ -66,7 +68,7 @@ def _public_networks() -> list[Block]:
 
 
 def _block(cidr: str, special: Iterable[IPv4Network | IPv6Network]) -> Block:
-    return {"cidr": cidr, "except": [str(one) for one in special]}
+    return {"cidr": cidr, "except": [str(network) for network in special]}
 
 
 def _translated(network: IPv4Network) -> IPv6Network:

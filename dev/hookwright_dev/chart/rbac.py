@@ -32,25 +32,25 @@ def roles(documents: Iterable[Mapping[str, Any]]) -> Roles:
     Raises:
         RbacError: a rule mixes resources of namespaces and of the cluster.
     """
-    found: Roles = {}
+    result: Roles = {}
     for document in documents:
         if document["kind"] not in {"ClusterRole", "Role"}:
             continue
         name = document["metadata"]["name"].removeprefix(_PREFIX)
-        places = found.setdefault(name, {place: [] for place in _PLACES})
+        places = result.setdefault(name, {place: [] for place in _PLACES})
         for rule in document["rules"]:
             places[_place(name, rule, everywhere=document["kind"] == "ClusterRole")].append(rule)
-    return found
+    return result
 
 
 def _place(name: str, rule: Rule, *, everywhere: bool) -> str:
-    wanted = {_place_of(resource, everywhere=everywhere) for resource in rule["resources"]}
-    if len(wanted) > 1:
+    scopes = {_place_of(resource, everywhere=everywhere) for resource in rule["resources"]}
+    if len(scopes) > 1:
         raise RbacError(
             f"role {name}: the rule for {', '.join(rule['resources'])} mixes resources of different scopes "
-            f"({', '.join(sorted(wanted))}); write a rule for each"
+            f"({', '.join(sorted(scopes))}); write a rule for each"
         )
-    return wanted.pop()
+    return scopes.pop()
 
 
 def _place_of(resource: str, *, everywhere: bool) -> str:

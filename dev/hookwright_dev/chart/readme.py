@@ -43,10 +43,10 @@ def documented(text: str) -> Iterator[Documented]:
     comment: list[str] = []
     path: list[tuple[int, str]] = []
     for line in text.splitlines():
-        stripped = line.strip()
-        if stripped.startswith("#"):
-            if not stripped.startswith(("# BEGIN ", "# END ")):
-                comment.append(stripped.lstrip("# ").rstrip())
+        content = line.strip()
+        if content.startswith("#"):
+            if not content.startswith(("# BEGIN ", "# END ")):
+                comment.append(content.lstrip("# ").rstrip())
         elif match := _KEY.match(line):
             indent = len(match["indent"])
             path = [*((depth, key) for depth, key in path if depth < indent), (indent, match["key"])]
@@ -70,6 +70,6 @@ def table(text: str) -> str:
             if top:
                 lines += ["", f"### {value.path}", "", "| Value | Default | Meaning |", "|---|---|---|"]
             default = yaml.safe_dump(yaml.safe_load(value.default), default_flow_style=True, width=1000)
-            shown = default.removesuffix("\n").removesuffix("\n...").replace("|", "\\|")
-            lines.append(f"| `{value.path}` | `{shown}` | {value.comment.replace('|', chr(92) + '|')} |")
+            cell = default.removesuffix("\n").removesuffix("\n...").replace("|", "\\|")
+            lines.append(f"| `{value.path}` | `{cell}` | {value.comment.replace('|', chr(92) + '|')} |")
     return "\n".join(lines).strip() + "\n"

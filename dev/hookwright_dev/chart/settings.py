@@ -74,8 +74,8 @@ class ChartSetting:
 
 def camel_case(field: str) -> str:
     """Return ``watch_namespaces`` as ``watchNamespaces``."""
-    first, *others = field.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    first, *rest = field.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def chart_settings(processes: Mapping[str, type[BaseSettings]] = PROCESSES) -> tuple[ChartSetting, ...]:
@@ -90,14 +90,14 @@ def chart_settings(processes: Mapping[str, type[BaseSettings]] = PROCESSES) -> t
 
 def _setting(name: str, field: FieldInfo, processes: Mapping[str, type[BaseSettings]]) -> ChartSetting:
     knowing = tuple(process for process, settings in processes.items() if name in settings.model_fields)
-    described = field.description or ""
+    description = field.description or ""
     default, schema = _written(field.default), _schema(field)
     if name.endswith("_port"):
         schema["minimum"] = 1  # the Service needs this port
     if note := DEPENDING.get(camel_case(name)):
-        default, described = "", f"{described.removesuffix('.')}; {note}."
+        default, description = "", f"{description.removesuffix('.')}; {note}."
         schema.pop("pattern", None)
-    return ChartSetting(name, default, described, {**schema, "description": described}, knowing)
+    return ChartSetting(name, default, description, {**schema, "description": description}, knowing)
 
 
 def _written(default: object) -> Value:
@@ -120,11 +120,11 @@ def _written(default: object) -> Value:
 
 
 def _spelled(seconds: int) -> str:
-    spelled = ""
+    text = ""
     for size, unit in _UNITS:
         count, seconds = divmod(seconds, size)
-        spelled += f"{count}{unit}" if count else ""
-    return spelled or "0s"
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
 
 
 def _schema(field: FieldInfo) -> Schema:
@@ -169,9 +169,9 @@ def values_block(settings: tuple[ChartSetting, ...]) -> str:
     """Return the lines of values.yaml under ``settings:``, each setting below its comment."""
     lines = []
     for setting in settings:
-        whose = "" if len(setting.processes) > 1 else f" ({setting.processes[0]})"
-        written = yaml.safe_dump([setting.default], default_flow_style=True, width=1000).strip()[1:-1]
-        lines += [f"  # {setting.description}{whose}", f"  {setting.name}: {written}"]
+        suffix = "" if len(setting.processes) > 1 else f" ({setting.processes[0]})"
+        value = yaml.safe_dump([setting.default], default_flow_style=True, width=1000).strip()[1:-1]
+        lines += [f"  # {setting.description}{suffix}", f"  {setting.name}: {value}"]
     return "\n".join(lines) + "\n"
 
 
@@ -195,5 +195,5 @@ def values_schema(settings: tuple[ChartSetting, ...]) -> Schema:
 
 def _or_nothing(schema: Schema) -> Schema:
     """Allow null too, because null removes a default in Helm."""
-    widened = {**schema, "type": [schema["type"], "null"]}
-    return {**widened, "enum": [*schema["enum"], None]} if "enum" in schema else widened
+    nullable = {**schema, "type": [schema["type"], "null"]}
+    return {**nullable, "enum": [*schema["enum"], None]} if "enum" in schema else nullable

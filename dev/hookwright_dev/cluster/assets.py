@@ -56,8 +56,8 @@ class Kubernetes:
     def ldflags(self) -> str:
         """The linker's flags, which keep the version that kubectl and Helm compare."""
         major, minor, _ = self.version.removeprefix("v").split(".")
-        stamped = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-        return " ".join(["-s", "-w", *(f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in stamped.items())])
+        values = {"gitVersion": self.version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        return " ".join(["-s", "-w", *(f"-X {_VERSION_PACKAGE}.{name}={value}" for name, value in values.items())])
 
 
 NEWEST = Kubernetes("v1.36.3", "v3.6.8", "go.mod")
@@ -70,11 +70,11 @@ def kubernetes(environ: Mapping[str, str] = os.environ) -> Kubernetes:
 
     Raises `AssetsError` if it has another value.
     """
-    chosen = environ.get(VERSION_VARIABLE) or "newest"
+    version = environ.get(VERSION_VARIABLE) or "newest"
     try:
-        return {"newest": NEWEST, "oldest": OLDEST}[chosen]
+        return {"newest": NEWEST, "oldest": OLDEST}[version]
     except KeyError:
-        raise AssetsError(f'{VERSION_VARIABLE} is "{chosen}"; it must be newest or oldest') from None
+        raise AssetsError(f'{VERSION_VARIABLE} is "{version}"; it must be newest or oldest') from None
 
 
 @dataclass(frozen=True)
@@ -136,12 +136,12 @@ def acquire(
 
 def cache_folder(environ: Mapping[str, str], module: Path = MODULE) -> Path:
     """Return the cache folder, whose name changes with the Kubernetes version and with the Go module's sources."""
-    wanted = kubernetes(environ)
-    digest = hashlib.sha256(wanted.ldflags.encode())
-    for path in (Path("main.go"), Path(wanted.module_file), Path(wanted.module_file).with_suffix(".sum")):
+    release = kubernetes(environ)
+    digest = hashlib.sha256(release.ldflags.encode())
+    for path in (Path("main.go"), Path(release.module_file), Path(release.module_file).with_suffix(".sum")):
         digest.update((module / path).read_bytes())
     home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "hookwright" / f"controlplane-{wanted.version}-{digest.hexdigest()[:8]}"
+    return home / "hookwright" / f"controlplane-{release.version}-{digest.hexdigest()[:8]}"
 
 
 def _complete(cache: Path) -> bool:
@@ -174,7 +174,7 @@ def _fill(cache: Path, environ: Mapping[str, str], module: Path, releases: Relea
     raise AssetsError("\n".join(["no control plane binaries:", *faults, advice]))
 
 
-def download(scratch: Path, releases: Releases, wanted: Kubernetes = NEWEST) -> None:
+def download(scratch: Path, releases: Releases, release: Kubernetes = NEWEST) -> None:
     """Fetch every part's official release into ``scratch/bin``, verified by its published SHA-256.
 
     Raises `DownloadError` if a release cannot be fetched, and `ChecksumError` if its checksum is not the published one.
@@ -183,12 +183,12 @@ def download(scratch: Path, releases: Releases, wanted: Kubernetes = NEWEST) -> 
         raise DownloadError(f"download: official control plane releases exist for linux, not {releases.system}")
     with (
         httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client,
-        progress(f"downloading Kubernetes {wanted.version} and etcd {wanted.etcd}") as show,
+        progress(f"downloading Kubernetes {release.version} and etcd {release.etcd}") as show,
     ):
         for part in PARTS[1:]:
-            url = f"{releases.kubernetes}/{wanted.version}/bin/linux/{releases.machine}/{part}"
+            url = f"{releases.kubernetes}/{release.version}/bin/linux/{releases.machine}/{part}"
             _download_kubernetes(client, url, scratch / "bin" / part, show)
-        _download_etcd(client, scratch, releases, wanted.etcd, show)
+        _download_etcd(client, scratch, releases, release.etcd, show)
 
 
 def _download_kubernetes(client: httpx.Client, url: str, target: Path, show: Show) -> None:
@@ -222,14 +222,14 @@ def _text(client: httpx.Client, url: str) -> str:
 
 def _fetch(client: httpx.Client, url: str, target: Path, checksum: str, show: Show) -> None:
     digest = hashlib.sha256()
-    received = 0
+    size = 0
     try:
         with client.stream("GET", url) as response, target.open("wb") as output:
             response.raise_for_status()
             for chunk in response.iter_bytes():
                 digest.update(chunk)
-                received += output.write(chunk)
-                show(f"{target.name}: {received // _MEGABYTE} MB")
+                size += output.write(chunk)
+                show(f"{target.name}: {size // _MEGABYTE} MB")
     except httpx.HTTPError as fault:
         raise DownloadError(f"download: {url}: {fault}") from fault
     if digest.hexdigest() != checksum:
@@ -246,10 +246,10 @@ def build(scratch: Path, environ: Mapping[str, str], module: Path) -> None:
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:
         raise BuildError(f"build: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
-    wanted = kubernetes(environ)
-    flags = ("-v", "-trimpath", "-buildvcs=false", f"-modfile={wanted.module_file}", "-ldflags", wanted.ldflags)
+    release = kubernetes(environ)
+    flags = ("-v", "-trimpath", "-buildvcs=false", f"-modfile={release.module_file}", "-ldflags", release.ldflags)
     with (
-        progress(f"building Kubernetes {wanted.version}, some minutes the first time") as show,
+        progress(f"building Kubernetes {release.version}, some minutes the first time") as show,
         ChildProcess.start(
             "go build",
             [go, "build", *flags, "-o", scratch / "controlplane", "."],

@@ -99,15 +99,15 @@ def etcd(assets: Assets, layout: Layout) -> list[str]:
         f"--listen-peer-urls={peer_url}",
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=default={peer_url}",
-        *(f"--{who}cert-file={serving}" for who in ("", "peer-")),
-        *(f"--{who}key-file={key}" for who in ("", "peer-")),
-        *(f"--{who}trusted-ca-file={ca}" for who in ("", "peer-")),
-        *(f"--{who}client-cert-auth" for who in ("", "peer-")),
+        *(f"--{prefix}cert-file={serving}" for prefix in ("", "peer-")),
+        *(f"--{prefix}key-file={key}" for prefix in ("", "peer-")),
+        *(f"--{prefix}trusted-ca-file={ca}" for prefix in ("", "peer-")),
+        *(f"--{prefix}client-cert-auth" for prefix in ("", "peer-")),
     ]
 
 
-def kube_apiserver(assets: Assets, layout: Layout, *, audited: bool) -> list[str]:
-    """Return the API server's command line, with the audit log if it is ``audited``."""
+def kube_apiserver(assets: Assets, layout: Layout, *, is_audited: bool) -> list[str]:
+    """Return the API server's command line, with the audit log if it is ``is_audited``."""
     audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
         *assets.kube_apiserver,
@@ -128,7 +128,7 @@ def kube_apiserver(assets: Assets, layout: Layout, *, audited: bool) -> list[str
         f"--tls-cert-file={layout.pki('serving.crt')}",
         f"--tls-private-key-file={layout.pki('serving.key')}",
         f"--cert-dir={layout.folder / 'pki'}",
-        *(audit if audited else []),
+        *(audit if is_audited else []),
     ]
 
 

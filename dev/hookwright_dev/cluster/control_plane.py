@@ -36,12 +36,12 @@ class ControlPlane(Cluster):
         processes: the components, in the order in which they started.
     """
 
-    def __init__(self, own: OwnFolder, assets: Assets, ports: Ports) -> None:
+    def __init__(self, own_folder: OwnFolder, assets: Assets, ports: Ports) -> None:
         """Describe a control plane that is not running yet; use `start` instead."""
-        self._own = own
-        self._layout = layout = Layout(own.path, ports)
+        self._own = own_folder
+        self._layout = layout = Layout(own_folder.path, ports)
         super().__init__(
-            own.path,
+            own_folder.path,
             kubeconfig=layout.kubeconfig,
             server=layout.server,
             ca=layout.pki("ca.crt"),
@@ -74,11 +74,11 @@ class ControlPlane(Cluster):
         Raises `ProcessError` with the end of the failing component's log, `FolderInUseError` and `AssetsError`.
         """
         assets = assets or acquire()
-        own = OwnFolder.at(folder) if folder else OwnFolder.temporary()
+        own_folder = OwnFolder.at(folder) if folder else OwnFolder.temporary()
         try:
             with progress("starting the control plane"):
                 for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-                    plane = cls(own, assets, free_ports())
+                    plane = cls(own_folder, assets, free_ports())
                     try:
                         plane._bring_up(apiserver_flags, crds, audit_level, timeout, workloads=workloads)
                     except ProcessError:
@@ -87,7 +87,7 @@ class ControlPlane(Cluster):
                     else:
                         return plane
         except BaseException:
-            own.remove()
+            own_folder.remove()
             raise
         raise AssertionError("every attempt returns or raises")
 
@@ -107,9 +107,9 @@ class ControlPlane(Cluster):
 
     def etcd_content(self) -> bytes:
         """Return every key and value in etcd, for tests that search for values that must not be there."""
-        everything = {name: b64encode(b"\0").decode() for name in ("key", "range_end")}
+        key_range = {name: b64encode(b"\0").decode() for name in ("key", "range_end")}
         with self._client() as client:
-            answer = client.post(f"{self.etcd_url}/v3/kv/range", json=everything).raise_for_status().json()
+            answer = client.post(f"{self.etcd_url}/v3/kv/range", json=key_range).raise_for_status().json()
         return b"\n".join(b64decode(pair[part]) for pair in answer["kvs"] for part in ("key", "value") if part in pair)
 
     def _bring_up(
@@ -124,7 +124,7 @@ class ControlPlane(Cluster):
         self._own.clear()
         write_files(self._layout, datetime.now(UTC), audit_level)
         self.audit_log = self._layout.audit_log if audit_level else None
-        apiserver_command = components.kube_apiserver(self.assets, self._layout, audited=audit_level is not None)
+        apiserver_command = components.kube_apiserver(self.assets, self._layout, is_audited=audit_level is not None)
         try:
             with self._client() as client:
                 etcd = self._run("etcd", components.etcd(self.assets, self._layout))

@@ -14,7 +14,7 @@ from hookwright_crds.users import users_namespace
 from hookwright_dev.cluster.kubectl import Cluster, write_kubeconfig
 from hookwright_dev.processes import ChildProcess, free_port
 
-_RENDERED: Final = Path(__file__).resolve().parents[3] / "tests" / "chart" / "golden" / "default.yaml"
+_GOLDEN: Final = Path(__file__).resolve().parents[3] / "tests" / "chart" / "golden" / "default.yaml"
 """What the chart renders with its default values, so that no developer needs helm."""
 MANIFESTS: Final = Path(__file__).parent / "manifests"
 SYSTEM_NAMESPACE: Final = "hookwright-system"
@@ -26,8 +26,10 @@ _READY_SECONDS: Final = 60.0
 
 def deletion_policies() -> str:
     """Return the chart's policies that protect annotated objects against deletion, as YAML."""
-    documents = yaml.safe_load_all(_RENDERED.read_text())
-    return yaml.safe_dump_all(one for one in documents if one["metadata"]["name"].startswith("hookwright-delete-"))
+    documents = yaml.safe_load_all(_GOLDEN.read_text())
+    return yaml.safe_dump_all(
+        document for document in documents if document["metadata"]["name"].startswith("hookwright-delete-")
+    )
 
 
 def service_account_token(cluster: Cluster, account: str, *, namespace: str, audience: str | None = None) -> str:

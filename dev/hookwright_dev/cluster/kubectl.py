@@ -76,20 +76,20 @@ class Cluster:
         prints a token. ``kubeconfig`` of the result has that token. kubectl keeps the given file, so it gets a new
         token when this one expires.
         """
-        found = Configuration()
-        load_kube_config(config_file=str(kubeconfig), client_configuration=found, persist_config=False)
+        configuration = Configuration()
+        load_kube_config(config_file=str(kubeconfig), client_configuration=configuration, persist_config=False)
         kubectl = shutil.which("kubectl")
         cluster = cls(
             folder,
             kubeconfig=folder / "kubeconfig",
-            server=found.host,
+            server=configuration.host,
             ca=folder / "ca.crt",
             kubectl_path=Path(kubectl) if kubectl else acquire().kubectl,
         )
         cluster._kubectl_config = kubeconfig
-        ca = Path(found.ssl_ca_cert).read_bytes() if found.ssl_ca_cert else b""
+        ca = Path(configuration.ssl_ca_cert).read_bytes() if configuration.ssl_ca_cert else b""
         cluster.ca.write_bytes(ca)
-        write_kubeconfig(cluster.kubeconfig, server=found.host, ca=ca, user=_user(found))
+        write_kubeconfig(cluster.kubeconfig, server=configuration.host, ca=ca, user=_user(configuration))
         return cluster
 
     def kubectl(
@@ -153,8 +153,8 @@ def certificate_user(certificate: bytes, key: bytes) -> dict[str, str]:
     }
 
 
-def _user(found: Configuration) -> dict[str, str]:
-    token = found.get_api_key_with_prefix("BearerToken")
+def _user(configuration: Configuration) -> dict[str, str]:
+    token = configuration.get_api_key_with_prefix("BearerToken")
     if token:
         return {"token": token.removeprefix("Bearer ")}
-    return certificate_user(Path(found.cert_file).read_bytes(), Path(found.key_file).read_bytes())
+    return certificate_user(Path(configuration.cert_file).read_bytes(), Path(configuration.key_file).read_bytes())

@@ -159,8 +159,8 @@ class Objects:
             "namespace": namespace,
             "name": name,
         }
-        own = ["system:serviceaccounts"] if user.startswith("system:serviceaccount:") else []
-        everybody = [*own, "system:authenticated", *groups]
+        account_groups = ["system:serviceaccounts"] if user.startswith("system:serviceaccount:") else []
+        everybody = [*account_groups, "system:authenticated", *groups]
         review = {"spec": {"user": user, "groups": everybody, "resourceAttributes": attributes}}
         path = "apis/authorization.k8s.io/v1/subjectaccessreviews"
         return bool(self._request("POST", path, json=review)["status"]["allowed"])

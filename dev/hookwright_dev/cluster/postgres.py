@@ -27,7 +27,7 @@ from hookwright_dev.processes import ChildProcess, free_port
 HOST: Final = "127.0.0.1"
 USER: Final = "hookwright"
 _FOLDERS: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
-_UNPRIVILEGED: Final = "nobody"
+_USER: Final = "nobody"
 _START_SECONDS: Final = 30.0
 
 FAST: Final = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
@@ -45,13 +45,13 @@ def programs() -> Path:
     Raises:
         PostgresMissingError: the installation is not possible; the message names the package.
     """
-    found = _installed()
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+    folder = _installed()
+    if folder is None and os.geteuid() == 0 and shutil.which("apt-get"):
         _install()
-        found = _installed()
-    if found is None:
+        folder = _installed()
+    if folder is None:
         raise PostgresMissingError("PostgreSQL 15 or newer is needed: install it (Debian: apt-get install postgresql)")
-    return found
+    return folder
 
 
 def _installed() -> Path | None:
@@ -213,14 +213,14 @@ class PostgresServer:
 
     def _own(self) -> None:
         if os.geteuid() == 0:
-            shutil.chown(self.folder, _UNPRIVILEGED)
+            shutil.chown(self.folder, _USER)
 
     def _run(self, argv: Sequence[str | Path]) -> None:
-        done = subprocess.run(
+        process = subprocess.run(
             _unprivileged(argv), cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
         )
-        if done.returncode != 0:
-            raise DevError(f"{Path(argv[0]).name} failed: {done.stderr.strip()[-500:]}")
+        if process.returncode != 0:
+            raise DevError(f"{Path(argv[0]).name} failed: {process.stderr.strip()[-500:]}")
 
 
 @contextmanager
@@ -237,5 +237,5 @@ def postgres_server(settings: Mapping[str, str] = FAST) -> Iterator[PostgresServ
 def _unprivileged(argv: Sequence[str | Path]) -> list[str | Path]:
     if os.geteuid() != 0:
         return list(argv)
-    user = pwd.getpwnam(_UNPRIVILEGED)
+    user = pwd.getpwnam(_USER)
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", *argv]

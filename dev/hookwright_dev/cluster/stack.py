@@ -98,8 +98,8 @@ class Stack:
 
 def console_hint(stack: Stack) -> str:
     """Return the address of the console, with a login that this creates."""
-    hashed = hash_password(PASSWORD)
-    user = user_secret(USERS_NAMESPACE, email=EMAIL, organization=ORGANIZATION, password_hash=hashed)
+    password_hash = hash_password(PASSWORD)
+    user = user_secret(USERS_NAMESPACE, email=EMAIL, organization=ORGANIZATION, password_hash=password_hash)
     stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(user))
     return f"The console: {stack.api.url}/console/   email {EMAIL}   password {PASSWORD}"
 
@@ -145,11 +145,11 @@ def running(settings: Mapping[str, str]) -> Iterator[Stack]:
         ENV_FILE.unlink(missing_ok=True)
         install(plane)
         plane.kubectl("apply", "-f", "-", stdin=deletion_policies())
-        chosen = {name: value for name, value in settings.items() if name not in os.environ}
+        variables = {name: value for name, value in settings.items() if name not in os.environ}
         for folder in (DEV / "operator", DEV / "api", DEV / "config"):
             shutil.rmtree(folder, ignore_errors=True)
-        operator = OperatorProcess(plane, DEV / "operator", chosen)
-        api = ApiProcess(plane, DEV / "api", operator.intake_url, chosen)
+        operator = OperatorProcess(plane, DEV / "operator", variables)
+        api = ApiProcess(plane, DEV / "api", operator.intake_url, variables)
         try:
             with progress("starting operator and API"):
                 operator.start()

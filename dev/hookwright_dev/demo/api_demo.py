@@ -61,12 +61,12 @@ class ApiDemo:
         story.command(
             f'curl $HOOKWRIGHT_API_URL{path} -H "Authorization: Bearer $TOKEN" {_JSON} -d \'{{"name": "demo"}}\''
         )
-        made = await self._call("POST", path, 201, session, {"name": "demo"})
-        story.output(_brief(made, "key"))
-        story.check("The plaintext is in this answer only", holds=made["key"].startswith(f"hw_{made['id']}_"))
-        shown = await self._kubectl("get", "apikey", made["id"], "-n", self.organization, "-o", "yaml")
-        story.check("kubectl shows the key by the same id, with its digest only", holds=made["key"] not in shown)
-        return {"X-Service-Key": made["key"]}
+        api_key = await self._call("POST", path, 201, session, {"name": "demo"})
+        story.output(_brief(api_key, "key"))
+        story.check("The plaintext is in this answer only", holds=api_key["key"].startswith(f"hw_{api_key['id']}_"))
+        manifest = await self._kubectl("get", "apikey", api_key["id"], "-n", self.organization, "-o", "yaml")
+        story.check("kubectl shows the key by the same id, with its digest only", holds=api_key["key"] not in manifest)
+        return {"X-Service-Key": api_key["key"]}
 
     async def _register(self, key: dict[str, str]) -> dict[str, Any]:
         story = self.story
@@ -75,29 +75,29 @@ class ApiDemo:
         story.command(
             f"curl $HOOKWRIGHT_API_URL/v1/webhooks -H \"X-Service-Key: $KEY\" {_JSON} -d '{json.dumps(body)}'"
         )
-        made = await self._call("POST", "/v1/webhooks", 201, key, body)
-        story.output(_brief(made, "secret"))
-        listed = await self._call("GET", "/v1/webhooks", 200, key)
-        names = [one["id"] for one in listed["data"]]
+        webhook = await self._call("POST", "/v1/webhooks", 201, key, body)
+        story.output(_brief(webhook, "secret"))
+        page = await self._call("GET", "/v1/webhooks", 200, key)
+        names = [entry["id"] for entry in page["data"]]
         story.command('curl $HOOKWRIGHT_API_URL/v1/webhooks -H "X-Service-Key: $KEY"')
         story.check(
-            f"Listed together with those from YAML: {', '.join(names)}", holds={made["id"], "orders"} <= {*names}
+            f"Listed together with those from YAML: {', '.join(names)}", holds={webhook["id"], "orders"} <= {*names}
         )
-        story.command(f'curl -X POST $HOOKWRIGHT_API_URL/v1/webhooks/{made["id"]}/test -H "X-Service-Key: $KEY"')
-        tested = await self._call("POST", f"/v1/webhooks/{made['id']}/test", 200, key)
-        story.output(json.dumps(tested))
-        arrived = self._arrived()[-1]
-        wrong = verdict(arrived.headers, arrived.body, [made["secret"]])
-        story.check("The test arrived, signed with the webhook's secret", holds=tested["success"] and not wrong)
-        return made
+        story.command(f'curl -X POST $HOOKWRIGHT_API_URL/v1/webhooks/{webhook["id"]}/test -H "X-Service-Key: $KEY"')
+        result = await self._call("POST", f"/v1/webhooks/{webhook['id']}/test", 200, key)
+        story.output(json.dumps(result))
+        arrival = self._arrived()[-1]
+        wrong = verdict(arrival.headers, arrival.body, [webhook["secret"]])
+        story.check("The test arrived, signed with the webhook's secret", holds=result["success"] and not wrong)
+        return webhook
 
     async def _send(self, key: dict[str, str], webhook: dict[str, Any]) -> None:
         story = self.story
         story.step("Send an event from outside the cluster, and read the delivery log")
         event = {"type": "bounced", "messageId": "m-3001"}
         story.command(f"curl $HOOKWRIGHT_API_URL/v1/events -H \"X-Service-Key: $KEY\" {_JSON} -d '{json.dumps(event)}'")
-        accepted = await self._call("POST", "/v1/events", 202, key, event)
-        story.output(json.dumps(accepted))
+        answer = await self._call("POST", "/v1/events", 202, key, event)
+        story.output(json.dumps(answer))
         path = f"/v1/webhooks/{webhook['id']}/deliveries"
         for _ in range(100):
             log = await self._call("GET", path, 200, key)
@@ -108,7 +108,7 @@ class ApiDemo:
         story.output(json.dumps(log["data"][:1], indent=2))
         attempts = log["data"][0]["attempts"] if log["data"] else []
         story.check(
-            "The log shows the delivery and its attempt", holds=[one["statusCode"] for one in attempts] == [200]
+            "The log shows the delivery and its attempt", holds=[attempt["statusCode"] for attempt in attempts] == [200]
         )
 
     async def _delete(self, key: dict[str, str], webhook: dict[str, Any]) -> None:
@@ -116,8 +116,8 @@ class ApiDemo:
         story.step("Delete the webhook")
         story.command(f'curl -X DELETE $HOOKWRIGHT_API_URL/v1/webhooks/{webhook["id"]} -H "X-Service-Key: $KEY"')
         await self._call("DELETE", f"/v1/webhooks/{webhook['id']}", 204, key)
-        gone = await self.client.get(f"/v1/webhooks/{webhook['id']}", headers=key)
-        story.check("The webhook is deleted: 404", holds=gone.status_code == 404, otherwise=gone.text)
+        answer = await self.client.get(f"/v1/webhooks/{webhook['id']}", headers=key)
+        story.check("The webhook is deleted: 404", holds=answer.status_code == 404, otherwise=answer.text)
 
     async def _hit_the_limit(self, key: dict[str, str]) -> None:
         story = self.story
@@ -129,8 +129,8 @@ class ApiDemo:
                 break
         headers = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After")
         story.output("\n".join([str(answer.status_code), *(f"{name}: {answer.headers.get(name)}" for name in headers)]))
-        named = all(name in answer.headers for name in headers)
-        story.check("429, with the time to wait", holds=answer.status_code == 429 and named)
+        has_headers = all(name in answer.headers for name in headers)
+        story.check("429, with the time to wait", holds=answer.status_code == 429 and has_headers)
 
     # ---- requests of the steps
 
@@ -166,7 +166,7 @@ class ApiDemo:
         ).stdout
 
     def _arrived(self) -> list[Received]:
-        return [received for received in self.receiver.received if received.target == "/api"]
+        return [request for request in self.receiver.received if request.target == "/api"]
 
 
 def _brief(answer: dict[str, Any], secret: str) -> str:

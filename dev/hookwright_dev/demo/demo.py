@@ -41,13 +41,13 @@ async def tell(*, once: bool) -> int:
     story = Story()
     story.console.print("[bold]Hookwright: from YAML to signed deliveries, on a real control plane[/]")
     story.step("Start a control plane, the operator, the API, and a receiver")
-    interrupted = asyncio.Event()
+    interruption = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
+        asyncio.get_running_loop().add_signal_handler(number, interruption.set)
     with running(_SETTINGS) as stack:
         demo = Demo(stack, story)
         telling = asyncio.ensure_future(demo.tell())
-        watching = asyncio.ensure_future(interrupted.wait())
+        watching = asyncio.ensure_future(interruption.wait())
         await asyncio.wait({telling, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not telling.done():
             telling.cancel()
@@ -62,7 +62,7 @@ async def tell(*, once: bool) -> int:
             "then kubectl and the commands above work there."
         )
         story.console.print(console_hint(stack), markup=False, highlight=False)
-        await demo.receive_until(interrupted)
+        await demo.receive_until(interruption)
     return 0
 
 
@@ -94,14 +94,14 @@ class Demo:
         finally:
             await self.receiver.stop()
 
-    async def receive_until(self, interrupted: asyncio.Event) -> None:
+    async def receive_until(self, interruption: asyncio.Event) -> None:
         """Keep the receiver up, so that later events arrive too."""
         keeper = Keeper(self.stack)
         async with self.receiver:
-            while not interrupted.is_set():
+            while not interruption.is_set():
                 await asyncio.to_thread(keeper.look)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(interrupted.wait(), 0.5)
+                    await asyncio.wait_for(interruption.wait(), 0.5)
 
     async def _apply(self) -> None:
         story = self.story
@@ -125,10 +125,10 @@ class Demo:
         answer = await self._send(_FIRST)
         story.output(f"{answer.status_code} {answer.text}")
         story.check("Accepted: durable before the answer", holds=answer.status_code == 202, otherwise=answer.text)
-        arrived = (await self._arrivals("/orders", 1))[0]
-        story.output(_shown(arrived))
+        arrival = (await self._arrivals("/orders", 1))[0]
+        story.output(_shown(arrival))
         secret = await self._secret("orders-signing", "secret")
-        wrong = verdict(arrived.headers, arrived.body, [secret])
+        wrong = verdict(arrival.headers, arrival.body, [secret])
         story.check(
             "The receiver recomputed both HMACs from the raw bytes, and they match", holds=not wrong, otherwise=wrong
         )
@@ -168,10 +168,10 @@ class Demo:
         story.output(await self._kubectl("get", "webhookendpoints", "-n", ORGANIZATION))
         story.command(f"kubectl delete webhookendpoint archive -n {ORGANIZATION}")
         story.output(await self._kubectl("delete", "webhookendpoint", "archive", "-n", ORGANIZATION, "--timeout=20s"))
-        discarded = await self._metric('hookwright_deliveries_total{outcome="discarded"}')
-        story.check("The 3 pending deliveries were discarded, and the metrics say so", holds=discarded == 3)
-        sent = [received for received in self.receiver.received if received.target == "/archive"]
-        story.check("The receiver never saw any of them", holds=not sent)
+        count = await self._metric('hookwright_deliveries_total{outcome="discarded"}')
+        story.check("The 3 pending deliveries were discarded, and the metrics say so", holds=count == 3)
+        requests = [request for request in self.receiver.received if request.target == "/archive"]
+        story.check("The receiver never saw any of them", holds=not requests)
 
     # ---- requests of the steps
 
@@ -179,10 +179,8 @@ class Demo:
         return (await asyncio.to_thread(self.stack.plane.kubectl, *arguments, stdin=stdin)).stdout
 
     async def _secret(self, name: str, field_name: str) -> str:
-        encoded = await self._kubectl(
-            "get", "secret", name, "-n", ORGANIZATION, "-o", f"jsonpath={{.data.{field_name}}}"
-        )
-        return base64.b64decode(encoded).decode()
+        text = await self._kubectl("get", "secret", name, "-n", ORGANIZATION, "-o", f"jsonpath={{.data.{field_name}}}")
+        return base64.b64decode(text).decode()
 
     async def _send(self, event: dict[str, str]) -> httpx.Response:
         async with httpx.AsyncClient(headers={"Authorization": f"Bearer {self.stack.token}"}) as client:
@@ -194,38 +192,39 @@ class Demo:
         return next((float(line.split()[-1]) for line in page.splitlines() if line.startswith(sample)), 0.0)
 
     async def _arrivals(self, target: str, count: int) -> list[Received]:
-        found: list[Received] = []
+        requests: list[Received] = []
         deadline = asyncio.get_running_loop().time() + 20
-        while len(found) < count:
-            found = [received for received in self.receiver.received if received.target == target]
+        while len(requests) < count:
+            requests = [request for request in self.receiver.received if request.target == target]
             if asyncio.get_running_loop().time() > deadline:
-                raise DevError(f"{len(found)} of {count} deliveries arrived at {target} within 20 s")
+                raise DevError(f"{len(requests)} of {count} deliveries arrived at {target} within 20 s")
             await asyncio.sleep(0.05)
-        return found
+        return requests
 
     def _all_ready(self) -> bool:
-        listed = self.stack.plane.kubectl("get", "hookwright", "-n", ORGANIZATION, "-o", "json").stdout
-        conditions = [item.get("status", {}).get("conditions", []) for item in json.loads(listed)["items"]]
+        output = self.stack.plane.kubectl("get", "hookwright", "-n", ORGANIZATION, "-o", "json").stdout
+        conditions = [item.get("status", {}).get("conditions", []) for item in json.loads(output)["items"]]
         return len(conditions) == 6 and all(
-            any(one["type"] == "Ready" and one["status"] == "True" for one in each) for each in conditions
+            any(condition["type"] == "Ready" and condition["status"] == "True" for condition in entries)
+            for entries in conditions
         )
 
     def _pending(self, name: str) -> int:
         path = "jsonpath={.status.deliveries.pending}"
-        shown = self.stack.plane.kubectl("get", "webhookendpoint", name, "-n", ORGANIZATION, "-o", path).stdout
-        return int(shown or 0)
+        output = self.stack.plane.kubectl("get", "webhookendpoint", name, "-n", ORGANIZATION, "-o", path).stdout
+        return int(output or 0)
 
 
 def _events_path() -> str:
     return f"/v1alpha1/namespaces/{ORGANIZATION}/projects/{PROJECT}/events"
 
 
-def _answer(received: Received) -> int:
-    return 500 if received.target == "/flaky" and received.attempt <= _FAILURES else 200
+def _answer(request: Received) -> int:
+    return 500 if request.target == "/flaky" and request.attempt <= _FAILURES else 200
 
 
-def _shown(received: Received) -> str:
-    shown = [
+def _shown(request: Received) -> str:
+    names = [
         "Content-Type",
         "User-Agent",
         "X-Service-Signature",
@@ -233,5 +232,5 @@ def _shown(received: Received) -> str:
         "webhook-timestamp",
         "webhook-signature",
     ]
-    lines = [f"{received.method} {received.target}", *(f"{name}: {received.headers[name]}" for name in shown)]
-    return "\n".join([*lines, "", received.body.decode()])
+    lines = [f"{request.method} {request.target}", *(f"{name}: {request.headers[name]}" for name in names)]
+    return "\n".join([*lines, "", request.body.decode()])

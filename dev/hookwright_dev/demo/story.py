@@ -55,6 +55,6 @@ class Story:
     async def wait_for(self, claim: str, holds: Callable[[], bool], *, within: float) -> None:
         """Check a claim repeatedly for ``within`` seconds, with blocking calls in a thread."""
         deadline = time.monotonic() + within
-        while not (held := await asyncio.to_thread(holds)) and time.monotonic() < deadline:  # noqa: ASYNC110 - polls a program
+        while not (is_true := await asyncio.to_thread(holds)) and time.monotonic() < deadline:  # noqa: ASYNC110 - polls a program
             await asyncio.sleep(0.1)
-        self.check(claim, holds=held, otherwise=f"not within {within:g} s")
+        self.check(claim, holds=is_true, otherwise=f"not within {within:g} s")

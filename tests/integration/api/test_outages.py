@@ -200,6 +200,6 @@ def restart(plane: ControlPlane) -> None:
     old = apiserver(plane)
     old.kill()
     plane.processes.remove(old)
-    new = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, audited=False))
+    new = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, is_audited=False))
     with plane._client() as client:
         new.wait_ready(lambda: client.get(f"{plane.server}/readyz").is_success, 60.0)

@@ -32,9 +32,9 @@ def measure(options: Options) -> list[Measure]:
 
 def _measured(site: Site, api: ApiServer, options: Options) -> list[Measure]:
     headers = api.key("orders")
-    listed = api.client.get("/v1/webhooks", headers=headers).json()["data"]
-    if len(listed) != _ENDPOINTS:
-        raise BenchError(f"GET /v1/webhooks lists {len(listed)} of {_ENDPOINTS} endpoints")
+    endpoints = api.client.get("/v1/webhooks", headers=headers).json()["data"]
+    if len(endpoints) != _ENDPOINTS:
+        raise BenchError(f"GET /v1/webhooks lists {len(endpoints)} of {_ENDPOINTS} endpoints")
     target = Target(f"{api.url}/v1/webhooks")
 
     def get(seconds: float) -> Report:
@@ -44,12 +44,12 @@ def _measured(site: Site, api: ApiServer, options: Options) -> list[Measure]:
     pid = api.process.pid
     meter = Meter({"api": [pid]})
     report = get(options.seconds)
-    used = meter.read()
+    usage = meter.read()
     title = f"GET /v1/webhooks with {_ENDPOINTS} endpoints"
     return [
         Measure("api.rate", title, report.accepted_per_second, PER_SECOND),
         Measure("api.p50", f"{title}, p50", report.answer_ms.p50, MILLISECONDS),
         Measure("api.p99", f"{title}, p99", report.answer_ms.p99, MILLISECONDS),
-        Measure("api.cpu", f"{title}, CPU of the API", 1000 * used.by_name["api"] / report.accepted, CPU),
+        Measure("api.cpu", f"{title}, CPU of the API", 1000 * usage.by_name["api"] / report.accepted, CPU),
         Measure("memory.api", "memory of the API after that", resident(pid), MEBIBYTES),
     ]

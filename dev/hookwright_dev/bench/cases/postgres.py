@@ -78,7 +78,7 @@ _BOUNDS: Final = (
 
 def measure(options: Options) -> list[Measure]:
     """Measure one replica and two, unbounded and with each bound, one after another on one site."""
-    found: list[Measure] = []
+    measures: list[Measure] = []
     with _database() as (server, url), running({_URL: url}, server) as site:
         targets = _Targets(
             site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)[0],
@@ -89,9 +89,9 @@ def measure(options: Options) -> list[Measure]:
         for count in _NAMES:
             site.run(*[{_URL: url}] * count)
             _shared(site, count)
-            found += _fast(site, count, targets, options)
-        found += _slow(site, url, slow, options)
-    return found
+            measures += _fast(site, count, targets, options)
+        measures += _slow(site, url, slow, options)
+    return measures
 
 
 @contextmanager
@@ -113,14 +113,14 @@ def _shared(site: Site, count: int) -> None:
 def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[Measure]:
     """Measure with receivers that answer at once."""
     key, name = f"postgres.{count}", f"PostgreSQL, {_NAMES[count]}"
-    one, hundred, ten = (site.everywhere(some) for some in (targets.one, targets.hundred, targets.ten))
+    single, many, ten = (site.everywhere(group) for group in (targets.one, targets.hundred, targets.ten))
     assert site.database is not None, "replicas share a PostgreSQL server"
-    found = at_full_speed(site, f"{key}.1", f"{name}, 1 endpoint", one, options)
+    measures = at_full_speed(site, f"{key}.1", f"{name}, 1 endpoint", single, options)
     room = _Room(site.database)
-    found += at_full_speed(site, f"{key}.100", f"{name}, 100 endpoints", hundred, options)
-    found += room.read(key, name)
-    found += at_full_speed(site, f"{key}.fan", f"{name}, each event to 10 endpoints", ten, options, fan=10)
-    return [*found, *at_calm_rate(site, f"{key}.latency", f"{name}, post → arrival at 50/s", one, options)]
+    measures += at_full_speed(site, f"{key}.100", f"{name}, 100 endpoints", many, options)
+    measures += room.read(key, name)
+    measures += at_full_speed(site, f"{key}.fan", f"{name}, each event to 10 endpoints", ten, options, fan=10)
+    return [*measures, *at_calm_rate(site, f"{key}.latency", f"{name}, post → arrival at 50/s", single, options)]
 
 
 class _Room:
@@ -132,33 +132,33 @@ class _Room:
 
     def read(self, key: str, name: str) -> list[Measure]:
         """Return bytes for each delivery since then."""
-        deliveries, room, written = (after - before for before, after in zip(self._before, self._now(), strict=True))
+        deliveries, room, log_bytes = (after - before for before, after in zip(self._before, self._now(), strict=True))
         return [
             Measure(f"{key}.bytes", f"{name}, room in tables and indexes for each delivery", room / deliveries, BYTES),
-            Measure(f"{key}.wal", f"{name}, write-ahead log for each delivery", written / deliveries, BYTES),
+            Measure(f"{key}.wal", f"{name}, write-ahead log for each delivery", log_bytes / deliveries, BYTES),
         ]
 
     def _now(self) -> tuple[int, int, int]:
         deliveries = self._server.scalar("SELECT count(*) FROM deliveries", DATABASE)
-        written = self._server.scalar("SELECT pg_current_wal_insert_lsn() - '0/0'", DATABASE)
-        return int(deliveries), int(self._server.scalar(ROOM, DATABASE)), int(written)
+        log_bytes = self._server.scalar("SELECT pg_current_wal_insert_lsn() - '0/0'", DATABASE)
+        return int(deliveries), int(self._server.scalar(ROOM, DATABASE)), int(log_bytes)
 
 
 def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> list[Measure]:
     """Measure with receivers that take 50 ms; replicas only deliver, and one more operator does the other work."""
-    found: list[Measure] = []
+    measures: list[Measure] = []
     front = {_URL: url, ROLES: "reconcile,intake"}
     for bound in _BOUNDS:
         rates = []
         for count in _NAMES:
             site.run(front, *[{_URL: url, ROLES: "deliver", **bound.settings}] * count)
             _shared(site, count)
-            made = _drained(site, count, bound, targets, options)
-            rates.append(made[0].value)
-            found += made
+            run_measures = _drained(site, count, bound, targets, options)
+            rates.append(run_measures[0].value)
+            measures += run_measures
         title = f"receivers take 50 ms, {bound.title}: two replicas against one"
-        found.append(Measure(f"postgres.slow.{bound.key}.factor", title, rates[1] / rates[0], TIMES))
-    return found
+        measures.append(Measure(f"postgres.slow.{bound.key}.factor", title, rates[1] / rates[0], TIMES))
+    return measures
 
 
 def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], options: Options) -> list[Measure]:
@@ -175,14 +175,16 @@ def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], o
             batch=_SLOW_BATCH,
             concurrency=4,
         ).clean()
-        used = meter.read()
+        usage = meter.read()
     site.loader.hang()
     key = f"postgres.slow.{bound.key}.{count}"
     title = f"receivers take 50 ms, {bound.title}, {_NAMES[count]}"
     return [
         Measure(f"{key}.rate", f"deliveries/s, {title}", report.arrived_per_second, PER_SECOND),
         *(
-            Measure(f"{key}.cpu_{name}", f"CPU of the {name}, {title}", 1000 * used.by_name[name] / report.arrived, CPU)
+            Measure(
+                f"{key}.cpu_{name}", f"CPU of the {name}, {title}", 1000 * usage.by_name[name] / report.arrived, CPU
+            )
             for name in ("operator", "database")
         ),
     ]

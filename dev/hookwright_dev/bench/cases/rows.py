@@ -29,9 +29,9 @@ from hookwright_operator.store.records import Attempt, Claimed, Search, Settleme
 from hookwright_operator.store.sql import read, search
 from hookwright_operator.store.store import Store
 
-_REPEATED: Final = 25
+_REPETITIONS: Final = 25
 _GROUP: Final = 64
-_PRUNED: Final = 500
+_PRUNE_LIMIT: Final = 500
 _LEASE_MS: Final = 600_000
 _TITLES: Final = {
     "accept": f"accept {_GROUP} events",
@@ -47,22 +47,22 @@ _TITLES: Final = {
     "of_project": "a page of the project, of one type",
     "failed_of_project": "a page of what failed of the project, with a status code",
     "of_few": "a page of five endpoints that have a tenth of all each",
-    "prune": f"remove {_PRUNED} old deliveries",
+    "prune": f"remove {_PRUNE_LIMIT} old deliveries",
 }
 
 
 def measure(options: Options) -> list[Measure]:
     """Measure both engines with each number of deliveries."""
-    found: list[Measure] = []
+    measures: list[Measure] = []
     for engine in ("PostgreSQL", "SQLite"):
         by_size: dict[int, dict[str, float]] = {}
         with _engine(engine) as fill:
             for rows in options.rows:
                 with fill(rows) as database:
                     by_size[rows] = asyncio.run(_timed(database))
-                    found += _room(engine, database)
-        found += _measures(engine, by_size)
-    return found
+                    measures += _room(engine, database)
+        measures += _measures(engine, by_size)
+    return measures
 
 
 @contextmanager
@@ -84,13 +84,13 @@ async def _timed(database: Filled) -> dict[str, float]:
     try:
         work = _Work(store, database)
         times: dict[str, list[float]] = {name: [] for name in _TITLES}
-        for turn in range(_REPEATED):
-            for name, taken in times.items():
+        for turn in range(_REPETITIONS):
+            for name, durations in times.items():
                 step: Callable[[int], Awaitable[None]] = getattr(work, name)
                 began = time.perf_counter()
                 await step(turn)
-                taken.append(1000 * (time.perf_counter() - began))
-        return {name: statistics.median(taken) for name, taken in times.items()}
+                durations.append(1000 * (time.perf_counter() - began))
+        return {name: statistics.median(durations) for name, durations in times.items()}
     finally:
         await store.close()
 
@@ -112,13 +112,13 @@ class _Work:
         _expect("claimed", len(self._claimed), _GROUP)
 
     async def crowded(self, turn: int) -> None:
-        claimed = await self._store.claim([(endpoint_uid(turn % CROWDED), _GROUP)])
-        _expect("claimed", len(claimed), _GROUP)
+        claims = await self._store.claim([(endpoint_uid(turn % CROWDED), _GROUP)])
+        _expect("claimed", len(claims), _GROUP)
 
     async def settle(self, _turn: int) -> None:
         attempt = Attempt(0, self._database.now_ms, 12, 200, "", "ok")
         await self._store.settle(
-            [Settlement(one.id, one.endpoint_uid, attempt, State.DELIVERED, 0) for one in self._claimed]
+            [Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED, 0) for delivery in self._claimed]
         )
 
     async def next_due(self, _turn: int) -> None:
@@ -163,17 +163,19 @@ class _Work:
             _expect("deliveries on a page", len(page), expected)
 
     async def prune(self, _turn: int) -> None:
-        removed = await self._store.prune(delivered_before_ms=self._database.now_ms, failed_before_ms=0, limit=_PRUNED)
-        _expect("rows removed", int(removed >= 3 * _PRUNED), 1)
+        removals = await self._store.prune(
+            delivered_before_ms=self._database.now_ms, failed_before_ms=0, limit=_PRUNE_LIMIT
+        )
+        _expect("rows removed", int(removals >= 3 * _PRUNE_LIMIT), 1)
 
     async def _page(self, turn: int, *, state: State | None = None, cursor: str | None = None) -> None:
         page, _ = await self._store.read_log(read.log, endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
         _expect("deliveries on a page", len(page), 50)
 
 
-def _expect(what: str, number: int, expected: int) -> None:
+def _expect(subject: str, number: int, expected: int) -> None:
     if number != expected:
-        raise BenchError(f"{what}: got {number}, expected {expected}")
+        raise BenchError(f"{subject}: got {number}, expected {expected}")
 
 
 def _room(engine: str, database: Filled) -> list[Measure]:
@@ -182,17 +184,17 @@ def _room(engine: str, database: Filled) -> list[Measure]:
 
 
 def _measures(engine: str, by_size: Mapping[int, Mapping[str, float]]) -> list[Measure]:
-    found = [
+    measures = [
         Measure(
             f"rows.{engine.lower()}.{rows}.{name}",
             f"{engine}, {rows:,} deliveries: {_TITLES[name]}",
-            taken,
+            duration,
             MILLISECONDS,
         )
         for rows, times in by_size.items()
-        for name, taken in times.items()
+        for name, duration in times.items()
     ]
     smallest, largest = min(by_size), max(by_size)
     title = f"{engine}, a claim with {largest:,} deliveries against {smallest:,}"
     growth = by_size[largest]["claim"] / by_size[smallest]["claim"]
-    return [*found, Measure(f"rows.{engine.lower()}.growth", title, growth, TIMES)]
+    return [*measures, Measure(f"rows.{engine.lower()}.growth", title, growth, TIMES)]

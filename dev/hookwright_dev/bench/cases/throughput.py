@@ -23,12 +23,12 @@ _ROUNDS: Final = 3
 def measure(options: Options) -> list[Measure]:
     """Measure with one endpoint, with a hundred, and with each event for ten."""
     with running() as site:
-        one, _ = site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)
-        hundred, _ = site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT)
+        single, _ = site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)
+        many, _ = site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT)
         ten = site.fan(10, maxInFlight=MAX_IN_FLIGHT)
         return [
-            *at_full_speed(site, "throughput.1", "1 endpoint", one, options, rounds=_ROUNDS),
-            *at_full_speed(site, "throughput.100", "100 endpoints", hundred, options, rounds=_ROUNDS),
+            *at_full_speed(site, "throughput.1", "1 endpoint", single, options, rounds=_ROUNDS),
+            *at_full_speed(site, "throughput.100", "100 endpoints", many, options, rounds=_ROUNDS),
             *at_full_speed(site, "throughput.fan", "each event to 10 endpoints", ten, options, fan=10, rounds=_ROUNDS),
         ]
 
@@ -49,28 +49,28 @@ def at_full_speed(
     """
     site.loader.load(targets, seconds=_WARM_UP, token=site.token, fan=fan)
     ceilings = [site.loader.direct(fan=fan, seconds=_CEILING)]
-    reports, used = [], []
+    reports, usages = [], []
     for _ in range(rounds):
         meter = site.meter()
         reports.append(site.loader.load(targets, seconds=options.seconds, token=site.token, fan=fan).clean())
-        used.append(meter.read())
+        usages.append(meter.read())
         ceilings.append(site.loader.direct(fan=fan, seconds=_CEILING))
-    return _measures(key, title, reports, reduce(add, used), fmean(ceilings))
+    return _measures(key, title, reports, reduce(add, usages), fmean(ceilings))
 
 
-def _measures(key: str, title: str, reports: Sequence[Report], used: Used, ceiling: float) -> list[Measure]:
-    arrived = sum(report.arrived for report in reports)
-    rate, thousands = arrived / sum(report.seconds for report in reports), arrived / 1000
-    accepted = sum(report.accepted for report in reports) / sum(report.post_seconds for report in reports)
-    parts = [name for name in ("operator", "database", "loader") if name in used.by_name]
+def _measures(key: str, title: str, reports: Sequence[Report], usage: Used, ceiling: float) -> list[Measure]:
+    arrivals = sum(report.arrived for report in reports)
+    rate, thousands = arrivals / sum(report.seconds for report in reports), arrivals / 1000
+    post_rate = sum(report.accepted for report in reports) / sum(report.post_seconds for report in reports)
+    parts = [name for name in ("operator", "database", "loader") if name in usage.by_name]
     return [
         Measure(f"{key}.share", f"deliveries/s, {title}", 100 * rate / ceiling, SHARE),
         Measure(f"{key}.rate", f"deliveries/s, {title}", rate, PER_SECOND),
         Measure(f"{key}.direct", f"direct, {title}", ceiling, PER_SECOND),
-        Measure(f"{key}.accepted", f"events accepted/s, {title}", accepted, PER_SECOND),
-        Measure(f"{key}.cpu", f"CPU of everything, {title}", used.total / thousands, CPU),
+        Measure(f"{key}.accepted", f"events accepted/s, {title}", post_rate, PER_SECOND),
+        Measure(f"{key}.cpu", f"CPU of everything, {title}", usage.total / thousands, CPU),
         *(
-            Measure(f"{key}.cpu_{name}", f"CPU of the {name}, {title}", used.by_name[name] / thousands, CPU)
+            Measure(f"{key}.cpu_{name}", f"CPU of the {name}, {title}", usage.by_name[name] / thousands, CPU)
             for name in parts
         ),
     ]
