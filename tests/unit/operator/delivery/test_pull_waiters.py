@@ -43,4 +43,4 @@ async def test_all_consumers_of_one_endpoint_wake() -> None:
         await asyncio.sleep(0)
         waiters.wake("inbox")
         assert all(await asyncio.gather(*waiting))
-        assert not others.changed.is_set()
+        assert not others.change.is_set()
