@@ -88,7 +88,7 @@ async def test_what_waits_for_no_reason_of_its_endpoint_is_late(installation: In
     ("endpoint", "age"),
     [
         ({"suspend": True}, 0),
-        ({"blocked": "ProjectNotFound"}, 0),
+        ({"block_reason": "ProjectNotFound"}, 0),
         ({"secrets": ()}, 0),
         ({"reachable": "False"}, 60),
         ({"per_minute": 6}, 60),

@@ -350,7 +350,7 @@ async def test_a_pending_delivery_is_tried_now(intake: Intake) -> None:
     ("change", "says"),
     [
         ({"suspend": True}, 'webhook "orders" is suspended; resume it'),
-        ({"suspend": False, "blocked": "InsecureUrl"}, 'webhook "orders" is not ready (InsecureUrl)'),
+        ({"suspend": False, "block_reason": "InsecureUrl"}, 'webhook "orders" is not ready (InsecureUrl)'),
         ({"suspend": False, "secrets": ()}, 'webhook "orders" is not ready;'),
     ],
 )

@@ -60,7 +60,7 @@ def test_an_attempt_begins_where_something_waits_and_the_bound_allows(state: dic
     assert queue(**state).can_start is may
 
 
-@pytest.mark.parametrize("change", [{"suspend": True}, {"secrets": ()}, {"blocked": "plain http"}])
+@pytest.mark.parametrize("change", [{"suspend": True}, {"secrets": ()}, {"block_reason": "plain http"}])
 def test_an_endpoint_that_may_not_be_sent_to_neither_begins_nor_takes_nor_asks(change: dict[str, bool]) -> None:
     """If the endpoint is suspended, blocked or without a secret, its deliveries stay in the store."""
     held = queue(ready=1, backlog=True)
