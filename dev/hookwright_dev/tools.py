@@ -148,12 +148,10 @@ def _variable(tool: GoTool) -> str:
     return f"HOOKWRIGHT_{tool.name.upper().replace('-', '_')}"
 
 
-def _go(subject: str, environ: Mapping[str, str]) -> str:
+def _go(tool: str, environ: Mapping[str, str]) -> str:
     go = shutil.which("go", path=environ.get("PATH"))
     if go is None:
-        raise ToolError(
-            f"{subject}: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)"
-        )
+        raise ToolError(f"{tool}: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
     return go
 
 

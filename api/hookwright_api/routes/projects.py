@@ -42,10 +42,8 @@ async def list_projects(request: Request) -> Response:
     """List the projects of the organization by name; a key sees its own project only."""
     caller, view = caller_of(request), services_of(request).view
     records = view.projects.find("organization", caller.organization)
-    visible = [record for record in records if caller.key is None or record.identity.name == caller.key.project]
-    return answer(
-        {"data": [_shown(view, record) for record in sorted(visible, key=lambda record: record.identity.name)]}
-    )
+    visible = [entry for entry in records if caller.key is None or entry.identity.name == caller.key.project]
+    return answer({"data": [_shown(view, entry) for entry in sorted(visible, key=lambda entry: entry.identity.name)]})
 
 
 @router.get("/{project}", response_model=ProjectDetailAnswer, operation_id="getProject")

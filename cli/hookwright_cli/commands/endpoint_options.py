@@ -55,9 +55,7 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     for field in ENDPOINT_FIELDS:
         value = options.get(field.parameter)
         group = {
-            member.name: options[member.parameter]
-            for member in _group(field)
-            if options.get(member.parameter) is not None
+            part.name: options[part.parameter] for part in _group(field) if options.get(part.parameter) is not None
         }
         if value is not None or group:
             patch[field.name] = group if field.form == "group" else _value(field, value)

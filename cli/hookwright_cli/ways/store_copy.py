@@ -65,9 +65,7 @@ class StoreCopy:
 
     def _is_sqlite(self) -> bool:
         variables = [variable for container in self._spec["containers"] for variable in container.get("env") or ()]
-        urls = [
-            setting.get("value", "postgresql") for setting in variables if setting["name"] == "HOOKWRIGHT_DATABASE_URL"
-        ]
+        urls = [entry.get("value", "postgresql") for entry in variables if entry["name"] == "HOOKWRIGHT_DATABASE_URL"]
         return all(url.startswith("sqlite") for url in urls)
 
     @contextmanager
@@ -184,9 +182,7 @@ class StoreCopy:
 
     def _pod_with_volume(self) -> dict[str, Any]:
         """Return a pod with the image, user, database and volumes of the operator."""
-        if self._is_sqlite() and not any(
-            "persistentVolumeClaim" in volume for volume in self._spec.get("volumes") or ()
-        ):
+        if self._is_sqlite() and not any("persistentVolumeClaim" in entry for entry in self._spec.get("volumes") or ()):
             raise CommandError("the operator has no volume claim for its store", ExitCode.CONFLICT)
         container = self._spec["containers"][0]
         program = {

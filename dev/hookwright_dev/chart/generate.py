@@ -55,11 +55,9 @@ def _public_networks() -> list[Block]:
     There is one of IPv4, one of IPv6, and one of IPv4 behind the well-known NAT64 prefix. An exception of a block must
     be inside of it, so the special ranges outside of 2000::/3 are left out.
     """
-    ipv4 = [network for network in special_networks() if isinstance(network, IPv4Network)]
-    ipv6 = [
-        network for network in special_networks() if isinstance(network, IPv6Network) and network.subnet_of(_GLOBAL)
-    ]
-    behind = [_translated(network) for network in collapse_addresses(ipv4)]
+    ipv4 = [item for item in special_networks() if isinstance(item, IPv4Network)]
+    ipv6 = [item for item in special_networks() if isinstance(item, IPv6Network) and item.subnet_of(_GLOBAL)]
+    behind = [_translated(item) for item in collapse_addresses(ipv4)]
     return [
         _block("0.0.0.0/0", collapse_addresses(ipv4)),
         _block(str(_GLOBAL), collapse_addresses(ipv6)),

@@ -107,7 +107,7 @@ def etcd(assets: Assets, layout: Layout) -> list[str]:
 
 
 def kube_apiserver(assets: Assets, layout: Layout, *, is_audited: bool) -> list[str]:
-    """Return the API server's command line, with the audit log if it is ``is_audited``."""
+    """Return the API server's command line, with the audit log if ``is_audited``."""
     audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
         *assets.kube_apiserver,

@@ -28,7 +28,7 @@ def deletion_policies() -> str:
     """Return the chart's policies that protect annotated objects against deletion, as YAML."""
     documents = yaml.safe_load_all(_GOLDEN.read_text())
     return yaml.safe_dump_all(
-        document for document in documents if document["metadata"]["name"].startswith("hookwright-delete-")
+        policy for policy in documents if policy["metadata"]["name"].startswith("hookwright-delete-")
     )
 
 

@@ -163,10 +163,10 @@ class _Work:
             _expect("deliveries on a page", len(page), expected)
 
     async def prune(self, _turn: int) -> None:
-        removals = await self._store.prune(
+        count = await self._store.prune(
             delivered_before_ms=self._database.now_ms, failed_before_ms=0, limit=_PRUNE_LIMIT
         )
-        _expect("rows removed", int(removals >= 3 * _PRUNE_LIMIT), 1)
+        _expect("rows removed", int(count >= 3 * _PRUNE_LIMIT), 1)
 
     async def _page(self, turn: int, *, state: State | None = None, cursor: str | None = None) -> None:
         page, _ = await self._store.read_log(read.log, endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
