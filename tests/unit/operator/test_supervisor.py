@@ -76,7 +76,7 @@ async def test_a_failure_after_a_long_life_is_the_first_again(
     loops: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Failures far apart do not affect liveness."""
-    monkeypatch.setattr(supervisor_module, "_LIVED", 0.0)
+    monkeypatch.setattr(supervisor_module, "_STABLE_SECONDS", 0.0)
     reached = asyncio.Event()
     runs = 0
 
