@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -46,9 +47,9 @@ UNREACHABLE = condition("Reachable", "False", "Answered500", "It answered 500.",
 
 def cases(folder: str) -> list[Any]:
     """Return the case files of a folder, each as a parameter named after its file."""
-    found = sorted((CASES / folder).glob("*.yaml"))
-    assert found, f"no cases in {folder}"
-    return [pytest.param(path, id=path.stem) for path in found]
+    paths = sorted((CASES / folder).glob("*.yaml"))
+    assert paths, f"no cases in {folder}"
+    return [pytest.param(path, id=path.stem) for path in paths]
 
 
 def model_of(manifest: dict[str, Any]) -> type[Project | ApiKey | WebhookEndpoint]:
@@ -87,23 +88,17 @@ def project(name: str) -> dict[str, Any]:
     }
 
 
-def apply(kubectl: Kubectl, namespace: str, *manifests: dict[str, Any]) -> None:
-    """Apply manifests that must be accepted."""
-    kubectl("apply", "-n", namespace, "-f", "-", stdin=yaml.safe_dump_all(manifests))
-
-
-def report(kubectl: Kubectl, namespace: str, name: str, status: ServerModel) -> dict[str, Any]:
+def report(cluster: Cluster, namespace: str, name: str, status: ServerModel) -> object:
     """Write a status, as the operator does, and return the API server's version of it."""
-    patch = json.dumps({"status": status.to_kubernetes()})
-    answer = kubectl("patch", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", patch, "-o", "json")
-    kept: dict[str, Any] = json.loads(answer.stdout)["status"]
-    return kept
+    kind, _, name = name.partition("/")
+    patch = {"status": status.to_kubernetes()}
+    return cluster.objects.patch(kind, name, namespace, patch, subresource="status")["status"]
 
 
-def rows(printed: str) -> list[dict[str, str]]:
+def rows(table: str) -> list[dict[str, str]]:
     """Return the table of ``kubectl get`` as one dictionary per row, by the columns' positions."""
-    header, *lines = printed.splitlines()
-    starts = [found.start() for found in re.finditer(r"(?<!\S)\S+(?: \S+)*", header)]
+    header, *lines = table.splitlines()
+    starts = [match.start() for match in re.finditer(r"(?<!\S)\S+(?: \S+)*", header)]
     spans = list(zip(starts, [*starts[1:], None], strict=True))
     return [{header[a:b].strip(): line[a:b].strip() for a, b in spans} for line in lines]
 
@@ -126,17 +121,13 @@ def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores
 
 
 def refusal(cluster: Cluster, namespace: str, *documents: str) -> str:
-    """Return why the API server refuses the last document: a creation, or the change of an object by kubectl."""
-    *before, last = documents
-    if not before:
-        with pytest.raises(KubectlError) as caught:
-            cluster.objects.create_from(last, namespace)
-        return str(caught.value)
-    for document in before:
-        cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=document)
-    result = cluster.kubectl("apply", "-n", namespace, "-f", "-", stdin=last, check=False)
-    assert result.returncode == 1, result.stdout
-    return result.stderr
+    """Return why the API server refuses the last document: a creation, or the change of an object."""
+    objects, (*before, last) = cluster.objects, documents
+    objects.apply(*map(yaml.safe_load, before), namespace=namespace)
+    create = partial(objects.create_from, last, namespace)
+    with pytest.raises(KubectlError) as error:
+        (partial(objects.apply, yaml.safe_load(last), namespace=namespace) if before else create)()
+    return str(error.value)
 
 
 @pytest.mark.parametrize("path", cases("bad"))
@@ -169,37 +160,37 @@ def test_a_bad_manifest_is_refused_with_its_sentence_and_by_the_models_too(
     ids=lambda manifest: manifest["metadata"]["name"],
 )
 def test_a_refusal_does_not_repeat_what_could_be_a_credential(
-    kubectl: Kubectl, shared: str, manifest: dict[str, Any]
+    shared_cluster: Cluster, shared: str, manifest: dict[str, Any]
 ) -> None:
     """Refusals appear in terminals, CI logs and audit logs, so neither the server nor the models repeat the value."""
-    refused = kubectl("apply", "-n", shared, "-f", "-", stdin=yaml.safe_dump(manifest), check=False)
-    assert "Forbidden" in refused.stderr
-    assert "hunter2" not in refused.stderr
+    message = refusal(shared_cluster, shared, yaml.safe_dump(manifest))
+    assert "Forbidden" in message
+    assert "hunter2" not in message
     with pytest.raises(ValidationError) as error:
         model_of(manifest).model_validate(manifest)
     assert "hunter2" not in str(error.value)
 
 
-def test_what_is_not_an_identity_can_be_changed(kubectl: Kubectl, namespace: str) -> None:
+def test_what_is_not_an_identity_can_be_changed(shared_cluster: Cluster, namespace: str) -> None:
     """An endpoint's target, events and limits and a key's expiry can be changed in the manifest."""
-    apply(kubectl, namespace, endpoint("orders"), apikey("ci"))
-    apply(
-        kubectl,
-        namespace,
+    objects = shared_cluster.objects
+    objects.apply(endpoint("orders"), apikey("ci"), namespace=namespace)
+    objects.apply(
         endpoint("orders", url="https://example.org/", events=["failed"], suspend=True, timeout="5s", maxInFlight=2),
         apikey("ci", expiresAt="2031-01-01T00:00:00Z", displayName="CI"),
+        namespace=namespace,
     )
-    listed = json.loads(kubectl("get", "hookwright", "-n", namespace, "-o", "json").stdout)["items"]
-    specs = {item["kind"]: item["spec"] for item in listed}
-    assert specs["WebhookEndpoint"]["url"] == "https://example.org/"
-    assert specs["WebhookEndpoint"]["suspend"] is True
-    assert specs["ApiKey"]["expiresAt"] == "2031-01-01T00:00:00Z"
+    [stored] = objects.list("WebhookEndpoint", namespace)
+    assert stored["spec"]["url"] == "https://example.org/"
+    assert stored["spec"]["suspend"] is True
+    [stored] = objects.list("ApiKey", namespace)
+    assert stored["spec"]["expiresAt"] == "2031-01-01T00:00:00Z"
 
 
-def test_get_hookwright_lists_every_kind(kubectl: Kubectl, namespace: str) -> None:
+def test_get_hookwright_lists_every_kind(shared_cluster: Cluster, namespace: str) -> None:
     """One category shows all of Hookwright's objects in a namespace."""
-    apply(kubectl, namespace, project("billing"), apikey("ci"), endpoint("orders"))
-    listed = kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
+    shared_cluster.objects.apply(project("billing"), apikey("ci"), endpoint("orders"), namespace=namespace)
+    listed = shared_cluster.kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
     assert sorted(listed) == [
         "apikey.hookwright.dev/ci",
         "project.hookwright.dev/billing",
@@ -207,22 +198,24 @@ def test_get_hookwright_lists_every_kind(kubectl: Kubectl, namespace: str) -> No
     ]
 
 
-def test_a_project_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
+def test_a_project_row_tells_whether_it_is_well(shared_cluster: Cluster, namespace: str) -> None:
     """The columns of a Project show its readiness and the numbers of its children."""
-    apply(kubectl, namespace, project("billing"))
-    report(kubectl, namespace, "hwproj/billing", ProjectStatus(api_keys=1, webhook_endpoints=2, conditions=(READY,)))
-    [row] = rows(kubectl("get", "hwproj", "-n", namespace).stdout)
+    shared_cluster.objects.apply(project("billing"), namespace=namespace)
+    report(
+        shared_cluster, namespace, "hwproj/billing", ProjectStatus(api_keys=1, webhook_endpoints=2, conditions=(READY,))
+    )
+    [row] = rows(shared_cluster.kubectl("get", "hwproj", "-n", namespace).stdout)
     assert row.pop("AGE")
     assert row == {"NAME": "billing", "READY": "True", "REASON": "Prepared", "KEYS": "1", "ENDPOINTS": "2"}
 
 
-def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
+def test_a_key_row_tells_whether_it_is_well(shared_cluster: Cluster, namespace: str) -> None:
     """The columns of an ApiKey show a future expiry as a full time, not as an invalid age."""
-    apply(kubectl, namespace, apikey("ci", expiresAt="2099-01-01T00:00:00Z"))
+    shared_cluster.objects.apply(apikey("ci", expiresAt="2099-01-01T00:00:00Z"), namespace=namespace)
     handover = HandoverStatus(state=HandoverState.DELIVERED, remove_at=NOW)
     status = ApiKeyStatus(key_id="k7qx2m0v9abc", digest=f"sha256:{'a' * 64}", handover=handover, conditions=(READY,))
-    report(kubectl, namespace, "hwkey/ci", status)
-    [row] = rows(kubectl("get", "hwkey", "-n", namespace).stdout)
+    report(shared_cluster, namespace, "hwkey/ci", status)
+    [row] = rows(shared_cluster.kubectl("get", "hwkey", "-n", namespace).stdout)
     assert row.pop("AGE")
     assert row == {
         "NAME": "ci",
@@ -235,13 +228,13 @@ def test_a_key_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) ->
     }
 
 
-def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: str) -> None:
+def test_an_endpoint_row_tells_whether_it_is_well(shared_cluster: Cluster, namespace: str) -> None:
     """The columns of a WebhookEndpoint, with -o wide also its URL and the sentence about its state."""
-    apply(kubectl, namespace, endpoint("orders"))
+    shared_cluster.objects.apply(endpoint("orders"), namespace=namespace)
     counts = DeliveryCounts(pending=3, delivered=10, failed=1)
     status = WebhookEndpointStatus(deliveries=counts, conditions=(READY, UNREACHABLE))
-    report(kubectl, namespace, "hwep/orders", status)
-    [row] = rows(kubectl("get", "hwep", "-n", namespace, "-o", "wide").stdout)
+    report(shared_cluster, namespace, "hwep/orders", status)
+    [row] = rows(shared_cluster.kubectl("get", "hwep", "-n", namespace, "-o", "wide").stdout)
     assert row.pop("AGE")
     narrow = {
         "NAME": "orders", "PROJECT": "billing", "READY": "True", "REASON": "Prepared", "REACHABLE": "False",
@@ -249,11 +242,11 @@ def test_an_endpoint_row_tells_whether_it_is_well(kubectl: Kubectl, namespace: s
     }  # fmt: skip
     wide = {"URL": "https://example.com/hooks", "PULL LEASE": "", "SUSPENDED": "false", "MESSAGE": "All is well."}
     assert row == narrow | wide
-    [row] = rows(kubectl("get", "hwep", "-n", namespace).stdout)
+    [row] = rows(shared_cluster.kubectl("get", "hwep", "-n", namespace).stdout)
     assert row.keys() == narrow.keys() | {"AGE"}
 
 
-def test_a_status_comes_back_as_it_was_written(kubectl: Kubectl, namespace: str) -> None:
+def test_a_status_comes_back_as_it_was_written(shared_cluster: Cluster, namespace: str) -> None:
     """The schema has every field of every status model, so the server drops none of them."""
     ready = (READY, UNREACHABLE)
     handover = HandoverStatus(state=HandoverState.REMOVED, remove_at=NOW)
@@ -272,34 +265,37 @@ def test_a_status_comes_back_as_it_was_written(kubectl: Kubectl, namespace: str)
             observed_generation=1, signing_secret_ref=secret, deliveries=counts, conditions=ready
         ),
     }  # fmt: skip
-    apply(kubectl, namespace, project("billing"), apikey("ci"), endpoint("orders"))
+    shared_cluster.objects.apply(project("billing"), apikey("ci"), endpoint("orders"), namespace=namespace)
     for name, status in full.items():
         assert set(status.to_kubernetes()) == {field.alias for field in type(status).model_fields.values()}
-        assert report(kubectl, namespace, name, status) == status.to_kubernetes()
+        assert report(shared_cluster, namespace, name, status) == status.to_kubernetes()
 
 
-def test_a_manifest_cannot_write_a_status(kubectl: Kubectl, namespace: str) -> None:
+def test_a_manifest_cannot_write_a_status(shared_cluster: Cluster, namespace: str) -> None:
     """The status is a subresource: a user with the right to write endpoints cannot declare one Ready."""
-    apply(kubectl, namespace, endpoint("orders") | {"status": {"observedGeneration": 7}})
-    stored = json.loads(kubectl("get", "hwep/orders", "-n", namespace, "-o", "json").stdout)
-    assert stored["status"] == {"observedGeneration": -1}
+    manifest = endpoint("orders") | {"status": {"observedGeneration": 7}}
+    assert shared_cluster.objects.create_from(yaml.safe_dump(manifest), namespace)["status"] == {
+        "observedGeneration": -1
+    }
 
 
-def test_an_object_has_one_condition_of_a_type(kubectl: Kubectl, namespace: str) -> None:
+def test_an_object_has_one_condition_of_a_type(shared_cluster: Cluster, namespace: str) -> None:
     """Conditions are a map by type, so two field managers can own one each."""
-    apply(kubectl, namespace, endpoint("orders"))
-    patch = json.dumps({"status": WebhookEndpointStatus(conditions=(READY, READY)).to_kubernetes()})
-    refused = kubectl(
-        "patch", "hwep/orders", "-n", namespace, "--subresource=status", "--type=merge", "-p", patch, check=False
-    )
-    assert "status.conditions[1]: Duplicate value: " in refused.stderr
+    shared_cluster.objects.apply(endpoint("orders"), namespace=namespace)
+    status = WebhookEndpointStatus(conditions=(READY, READY))
+    with pytest.raises(KubectlError, match=re.escape("status.conditions[1]: Duplicate value: ")):
+        report(shared_cluster, namespace, "hwep/orders", status)
 
 
-def test_endpoints_of_one_project_can_be_selected(kubectl: Kubectl, namespace: str) -> None:
+def test_endpoints_of_one_project_can_be_selected(shared_cluster: Cluster, namespace: str) -> None:
     """``--field-selector spec.projectRef.name=…`` finds the objects of a project."""
-    apply(kubectl, namespace, endpoint("orders"), endpoint("newsletter", projectRef={"name": "marketing"}))
-    found = kubectl("get", "hwep", "-n", namespace, "--field-selector=spec.projectRef.name=marketing", "-o", "name")
-    assert found.stdout.split() == ["webhookendpoint.hookwright.dev/newsletter"]
+    shared_cluster.objects.apply(
+        endpoint("orders"), endpoint("newsletter", projectRef={"name": "marketing"}), namespace=namespace
+    )
+    output = shared_cluster.kubectl(
+        "get", "hwep", "-n", namespace, "--field-selector=spec.projectRef.name=marketing", "-o", "name"
+    )
+    assert output.stdout.split() == ["webhookendpoint.hookwright.dev/newsletter"]
 
 
 def test_explain_tells_what_a_field_is_for(kubectl: Kubectl) -> None:

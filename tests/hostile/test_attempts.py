@@ -27,7 +27,7 @@ from hookwright_operator.services.events import IncomingEvent
 
 log = logging.getLogger(__name__)
 
-EVENTS = 200
+EVENTS = 100
 TIMEOUT = 30.0
 """Seconds: the longest timeout that an endpoint may have."""
 GENEROUS = 15.0

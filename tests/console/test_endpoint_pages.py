@@ -1,0 +1,149 @@
+"""The pages of endpoints, used as people use them."""
+
+import re
+
+from playwright.sync_api import expect
+from support.api_receiver import Received
+from support.console_browser import Person
+
+
+def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person, receiver: Received) -> None:
+    """The whole life of an endpoint, from the empty project to the empty project."""
+    page = admin.page
+    admin.follow("Billing")
+    admin.follow("Add an endpoint")
+    page.get_by_label("URL of your receiver").fill(f"{receiver.url}/life")
+    admin.press("Add the endpoint")
+    fault = page.locator("#events-fault")
+    expect(fault).to_be_visible()
+    page.get_by_label("delivered", exact=True).check()
+    page.get_by_label("Description").fill("Order service")
+    page.get_by_text("More settings").click()
+    page.get_by_label("Static headers").fill("X-Team: billing")
+    admin.press("Add the endpoint")
+    page.get_by_role("heading", name="The endpoint is ready").wait_for()
+    secret = page.locator("#secret-value").inner_text()
+    assert secret.startswith("whsec_")
+
+    admin.follow("Send a test event")
+    page.get_by_label("Event type").select_option("bounced")
+    expect(page.get_by_label("Fields of the event, as JSON")).to_have_value(re.compile("550 5.1.1"))
+    admin.press("Send the test")
+    page.get_by_text("answered HTTP 200").wait_for()
+    path, headers, body = receiver.requests[-1]
+    assert (path, headers["x-team"]) == ("/life", "billing")
+    assert b'"test":true' in body.replace(b" ", b"")
+
+    admin.follow("Endpoints")
+    page.get_by_role("link", name=f"{receiver.url}/life").click()
+    change_and_suspend(admin)
+    reveal_and_rotate(admin, secret)
+    admin.follow("Overview")
+    admin.follow("Delete…")
+    admin.press("Delete the endpoint")
+    page.get_by_text("The endpoint is deleted").wait_for()
+
+
+def change_and_suspend(admin: Person) -> None:
+    """Change an endpoint with the form, suspend it and resume it."""
+    page = admin.page
+    admin.follow("Edit")
+    page.get_by_text("More settings").click()
+    assert page.get_by_label("Static headers").input_value() == ""
+    page.get_by_label("Timeout of an attempt").fill("7s")
+    page.get_by_label("Remove X-Team").check()
+    admin.press("Save")
+    page.get_by_text("The endpoint is changed.").wait_for()
+    expect(page.locator(".facts")).to_contain_text("7s")
+    expect(page.locator(".facts")).not_to_contain_text("X-Team")
+
+    admin.follow("Overview")
+    admin.press("Suspend")
+    page.get_by_text("Deliveries to the endpoint are suspended.").wait_for()
+    admin.press("Resume")
+    page.get_by_text("Deliveries to the endpoint are resumed.").wait_for()
+
+
+def reveal_and_rotate(admin: Person, secret: str) -> None:
+    """Reveal the secret of an endpoint and rotate it."""
+    page = admin.page
+    admin.follow("Signing secret")
+    assert secret not in page.content()
+    admin.press("Reveal")
+    expect(page.locator("#secret-value")).to_have_text(secret)
+    page.get_by_label("Overlap").fill("forever")
+    admin.press("Rotate the secret")
+    expect(page.locator("#overlap-fault")).to_be_visible()
+    page.get_by_label("Overlap").fill("1h")
+    admin.press("Rotate the secret")
+    page.get_by_text("The secret is rotated.").wait_for()
+    assert page.locator("#secret-value").inner_text() != secret
+    page.get_by_text("The replaced secret also signs until").wait_for()
+
+
+def test_an_endpoint_that_is_declared_in_yaml_is_read_only(admin: Person, receiver: Received) -> None:
+    """The page names the owner and the command; it offers no change, and a form that is sent anyway is refused."""
+    organization, page = admin.service.organization, admin.page
+    spec = {"projectRef": {"name": "billing"}, "url": f"{receiver.url}/declared", "events": ["opened"]}
+    organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": "declared"}, "spec": spec})
+    admin.open("/projects/billing/endpoints/declared")
+    command = f"kubectl edit webhookendpoint declared -n {organization.name}"
+    expect(page.locator("#edit-command")).to_have_text(command)
+    assert page.get_by_role("button", name="Suspend").count() == 0
+    assert page.get_by_role("link", name="Delete…").count() == 0
+    token = page.locator("form[action='/console/logout'] input[name=form_token]").get_attribute("value")
+    for action in ("suspend", "delete"):
+        answer = page.request.post(
+            f"{admin.service.url}/projects/billing/endpoints/declared/{action}",
+            form={"form_token": token or ""},
+            headers={"Origin": admin.service.api.url},
+        )
+        assert answer.status == 409, action
+        assert "kubectl" in answer.text() or "declared" in answer.text()
+
+
+def test_a_header_value_is_given_again_for_another_host(admin: Person, receiver: Received) -> None:
+    """The form names the header at its field and keeps what was typed; with the value, the change is made."""
+    organization, page = admin.service.organization, admin.page
+    hook = organization.webhook(organization.service_key())
+    header = {"headers": {"X-Key": "of-the-receiver"}}
+    where = {"project": "billing"}
+    path = f"/v1/webhooks/{hook['id']}"
+    assert organization.client.patch(path, params=where, json=header, headers=organization.session()).is_success
+    admin.open(f"/projects/billing/endpoints/{hook['id']}/edit")
+    page.get_by_label("URL of your receiver").fill(f"{receiver.url}/moved")
+    admin.press("Save")
+    expect(page.locator("#headers-fault")).to_contain_text("give the values of X-Key again")
+    expect(page.get_by_label("URL of your receiver")).to_have_value(f"{receiver.url}/moved")
+    page.get_by_label("Static headers").fill("X-Key: another value")
+    admin.press("Save")
+    page.get_by_text(f"{receiver.url}/moved").first.wait_for()
+    assert "of-the-receiver" not in page.content()
+
+
+def test_endpoints_are_found_while_the_search_is_typed(admin: Person, receiver: Received) -> None:
+    """The list changes without a new page, and the address keeps the search."""
+    organization, page = admin.service.organization, admin.page
+    spec = {"projectRef": {"name": "shop"}, "events": ["opened"]}
+    organization.project("shop", "Shop")
+    organization.apply(
+        *(
+            {
+                "kind": "WebhookEndpoint",
+                "metadata": {"name": f"hook-{number}"},
+                "spec": {**spec, "url": f"{receiver.url}/shop/{number}"},
+            }
+            for number in range(52)
+        )
+    )
+    admin.open("/projects/shop")
+    page.get_by_text("52 endpoints").wait_for()
+    assert page.locator("tbody tr").count() == 50
+    admin.follow("Next page")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.get_by_role("searchbox").fill("SHOP/51")
+    page.get_by_text("1 endpoint", exact=True).wait_for()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert "q=SHOP" in page.url
+    page.get_by_role("searchbox").fill("nothing of this kind")
+    page.get_by_text("No endpoint matches").wait_for()
