@@ -128,13 +128,19 @@ def pod_namespace() -> str:
         return ""
 
 
-def core(plural: str, namespace: str = "", name: str = "", *, group: str = "/api/v1") -> str:
-    """Return the path of objects: of all namespaces, of one, or of one object."""
+def core(plural: str, namespace: str = "", name: str | None = None, *, group: str = "/api/v1") -> str:
+    """Return the path of objects: of all namespaces, of one, or of one object.
+
+    Raises:
+        CommandError: the name is none; it would make the path that of all objects.
+    """
     place = f"{group}/namespaces/{quote(namespace, safe='')}" if namespace else group
-    return f"{place}/{plural}" + (f"/{quote(name, safe='')}" if name else "")
+    if name in ("", ".", ".."):
+        raise CommandError(f"{name!r} is no name of an object", ExitCode.USAGE)
+    return f"{place}/{plural}" + ("" if name is None else f"/{quote(name, safe='')}")
 
 
-def resources(plural: str, namespace: str = "", name: str = "") -> str:
+def resources(plural: str, namespace: str = "", name: str | None = None) -> str:
     """Return the path of objects of Hookwright."""
     return core(plural, namespace, name, group="/apis/hookwright.dev/v1alpha1")
 

@@ -176,9 +176,9 @@ class KubeconfigWay(ServiceWay):
         secrets = self.cluster.items(self.user_path(), "hookwright.dev/user=true")
         return sorted(map(resource_forms.user_document, secrets), key=lambda user: str(user["email"]))
 
-    def user_path(self, email: str = "") -> str:
+    def user_path(self, email: str | None = None) -> str:
         """Return the path of the Secrets of all users, or of one."""
-        name = resource_forms.secret_name_of(resource_forms.normal_address(email)) if email else ""
+        name = None if email is None else resource_forms.secret_name_of(resource_forms.normal_address(email))
         return core("secrets", self._users_namespace, name)
 
     def _project_names(self) -> list[str]:

@@ -110,3 +110,10 @@ def test_an_option_may_be_before_the_verb(commands: Transcript, arguments: tuple
     assert "namespace acme" in commands.quiet("--way", "kubeconfig", *arguments).stderr
     both = commands.quiet("--way", "api", "endpoints", "list", "--way", "kubeconfig", "-n", "acme")
     assert "way: kubeconfig" in both.stderr
+
+
+@pytest.mark.parametrize("verb", ["endpoints delete", "keys revoke", "users delete"])
+@pytest.mark.parametrize("name", ["", "."])
+def test_a_name_that_is_none_deletes_nothing(commands: Transcript, verb: str, name: str) -> None:
+    """The path of such an object would be that of all objects; nothing is sent to the cluster."""
+    assert commands.quiet(*verb.split(), name, "--yes", "--way=kubeconfig", "-n", "acme").exit_code == 2
