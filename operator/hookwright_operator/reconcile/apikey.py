@@ -181,7 +181,8 @@ def _handed_over(secret: Secret | None) -> KeyIdentity | None:
 
 def _plan_handover(observed: ObservedApiKey, now: datetime, mint: Mint) -> _Outcome:
     key, secret, is_orphan = observed.key, observed.secret, observed.project is None
-    identity = identity_of(key, secret)
+    # Without its project, a key's annotations are not written. So its Secret stays, unless the status has the identity.
+    identity = _recorded(key) if is_orphan else identity_of(key, secret)
     if identity is None:
         return _as_it_was(key, now) if is_orphan else _plan_new(observed, now, mint)
     if key.spec.rotation > rotation_of(key, secret) and not _expired(key, now) and not is_orphan:

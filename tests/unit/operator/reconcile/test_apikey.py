@@ -140,6 +140,10 @@ CASES: dict[str, tuple[ApiKeyScene, list[str]]] = {
         ),
         ["DeleteSecret", *ORPHAN],
     ),
+    "the Secret of a key that nothing else remembers stays while the project is missing": (
+        replace(NEW, parent=None, secret=handover_secret(annotations={REMOVE_AT_ANNOTATION: "2030-01-01T11:00:00Z"})),
+        [*ORPHAN],
+    ),
     "a refused write is reported": (replace(NEW, refused_write="exceeded quota"), [*REFUSED]),
     "a foreign Secret under the name is reported, and no key is made": (
         replace(NEW, secret=FOREIGN),
