@@ -139,7 +139,8 @@ async def _on_limits_unavailable(request: Request, error: Any) -> Response:
 
 
 async def _on_invalid(request: Request, error: Any) -> Response:
-    return _answer(request, from_validation(error.errors()))
+    # FastAPI's location begins with the part of the request: body, query, path or header.
+    return _answer(request, from_validation({**fault, "loc": fault["loc"][1:]} for fault in error.errors()))
 
 
 async def _on_http(request: Request, error: Any) -> Response:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import structlog
+from pydantic import ValidationError
 from pydantic_core import from_json
 
 from hookwright_api.request_context import headers_passed_on
@@ -124,7 +125,10 @@ class OperatorClient:
         path = _path(namespace, "webhookendpoints", endpoint, "secret")
         with await self._requests.acquire(namespace):
             answer = await self._request(self._client, "GET", path)
-        return SigningSecret.model_validate_json(_checked(answer))
+        try:
+            return SigningSecret.model_validate_json(_checked(answer))
+        except ValidationError:
+            raise _away() from None
 
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""

@@ -92,7 +92,5 @@ def _sentence(error: Mapping[str, Any]) -> str:
 
 def _path(location: Iterable[str | int]) -> str:
     # The last part of a map's wrong name is [key]; the name itself comes before it.
-    first, *rest = (*location, "")
-    parts = rest if first in ("body", "query", "path", "header") else [first, *rest]
-    names = [part for part in parts if part not in ("", "[key]")]
+    names = [part for part in location if part not in ("", "[key]")]
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in names).lstrip(".")

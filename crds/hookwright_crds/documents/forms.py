@@ -22,7 +22,9 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """Base of answers. A later version may add fields, so clients ignore unknown ones."""
+    """Base of answers. A later version may add fields, so clients ignore unknown ones; no error repeats an answer."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     def json_bytes(self) -> bytes:
         """Return the answer as JSON, with the fields that were set."""

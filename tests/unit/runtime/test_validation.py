@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from hookwright_crds.documents.delivery_bodies import DeliveryConditions
 from hookwright_crds.documents.forms import Request
 from hookwright_crds.documents.message_bodies import AckRequest, NackRequest
 from hookwright_crds.documents.replay_bodies import ReplayRequest
+from hookwright_crds.documents.webhook_bodies import SigningSecret
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError
 from hookwright_runtime.validation import body_of, query_of
 
@@ -50,3 +52,16 @@ def test_an_end_before_the_begin_is_a_fault_of_the_end(model: type[Request]) -> 
     with pytest.raises(ProblemError) as refused:
         query_of(model, {"since": "2026-02-01T00:00:00Z", "until": "2026-01-31T23:59:60+00:00"})
     assert refused.value.errors == (FieldFault("until", "is before since"),)
+
+
+@pytest.mark.parametrize("name", ["body", "query", "path", "header"])
+def test_an_unknown_name_is_named_whatever_it_is(name: str) -> None:
+    """FastAPI's own names for the parts of a request are names like others in a document."""
+    assert refusal(ReplayRequest, {"since": "2026-02-01T00:00:00Z", name: 1}).errors[0].field == name
+
+
+def test_the_error_of_an_answer_does_not_repeat_it() -> None:
+    """An operator of another version may answer otherwise, and the error is logged."""
+    with pytest.raises(ValidationError) as error:
+        SigningSecret.model_validate_json(b'{"secret":"whsec_x","rotation":1}')
+    assert "whsec_x" not in str(error.value)
