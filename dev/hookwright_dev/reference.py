@@ -27,7 +27,7 @@ from hookwright_operator import metrics as operator_metrics
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
-from hookwright_runtime.problems import CODES, TITLES
+from hookwright_runtime.problems import TITLES, Code
 
 DOCS: Final = ROOT / "docs"
 RECEIVER_CODE: Final = ROOT / "api" / "hookwright_api" / "receiver_code"
@@ -80,8 +80,8 @@ def problems_page() -> str:
         "treat an unknown one like its status."
     )
     parts = [GENERATED, "# Problems", introduction]
-    for code, (status, meaning) in CODES.items():
-        parts += [f"## {code}", f"Status {status}, {TITLES[status]}. {meaning}"]
+    for code in Code:
+        parts += [f"## {code}", f"Status {code.status}, {TITLES[code.status]}. {code.meaning}"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -7,7 +7,8 @@ documentation. ``title`` is the phrase of the status code. ``detail`` names the 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from http import HTTPStatus
+from typing import Final, Self
 
 from pydantic_core import to_json
 from starlette.types import Send
@@ -26,92 +27,58 @@ RETRY_AFTER_SECONDS: Final = 5
 CLOSE: Final = {"Connection": "close"}
 """Headers of an answer that ends the connection, because the request was not read completely."""
 
-TITLES: Final = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    409: "Conflict",
-    412: "Precondition Failed",
+TITLES: Final = {status.value: status.phrase for status in HTTPStatus} | {
     413: "Content Too Large",
     414: "URI Too Long",
-    415: "Unsupported Media Type",
     422: "Unprocessable Content",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
 }
-"""Phrases of the status codes (RFC 9110, RFC 6585)."""
-
-
+"""Phrases of the status codes (RFC 9110); older versions of Python have some of earlier documents."""
 TYPE_BASE: Final = "https://hookwright.dev/docs/problems/#"
 """Beginning of every ``type``: the page docs/problems.md, which has a section for each code."""
 
 
 class Code(StrEnum):
-    """The kind of a problem. A code keeps its meaning; a later version may add codes."""
+    """The kind of a problem. A code keeps its meaning; a later version may add codes.
 
-    BAD_REQUEST = "bad_request"
-    MALFORMED_JSON = "malformed_json"
-    SEVERAL_CREDENTIALS = "several_credentials"
-    UNAUTHENTICATED = "unauthenticated"
-    LOGIN_FAILED = "login_failed"
-    FORBIDDEN = "forbidden"
-    WRONG_CREDENTIAL = "wrong_credential"
-    NOT_FOUND = "not_found"
-    METHOD_NOT_ALLOWED = "method_not_allowed"
-    REQUEST_TIMEOUT = "request_timeout"
-    CONFLICT = "conflict"
-    QUOTA_EXCEEDED = "quota_exceeded"
-    EVENT_ID_REUSED = "event_id_reused"
-    PRECONDITION_FAILED = "precondition_failed"
-    CONTENT_TOO_LARGE = "content_too_large"
-    URI_TOO_LONG = "uri_too_long"
-    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
-    INVALID_REQUEST = "invalid_request"
-    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
-    TOO_MANY_REQUESTS = "too_many_requests"
-    RATE_LIMITED = "rate_limited"
-    HEADERS_TOO_LARGE = "headers_too_large"
-    INTERNAL_ERROR = "internal_error"
-    UNAVAILABLE = "unavailable"
+    The first code of a status is that of every problem without a special one.
+    """
+
+    status: int
+    meaning: str
+
+    def __new__(cls, name: str, status: int, meaning: str) -> Self:
+        """Return a code with its status and its meaning."""
+        code = str.__new__(cls, name)
+        code._value_, code.status, code.meaning = name, status, meaning
+        return code
+
+    BAD_REQUEST = "bad_request", 400, "The request is not valid HTTP/1.1, or its body is missing or incomplete."
+    MALFORMED_JSON = "malformed_json", 400, "The body is not strict JSON, for example by NaN, 1e999 or a repeated name."
+    SEVERAL_CREDENTIALS = "several_credentials", 400, "The request has more than one credential, or one of them twice."
+    UNAUTHENTICATED = "unauthenticated", 401, "The credential is missing, unknown, revoked or expired."
+    LOGIN_FAILED = "login_failed", 401, "The email or the password is wrong."
+    FORBIDDEN = "forbidden", 403, "The caller lacks the permission, the role or the scope."
+    WRONG_CREDENTIAL = "wrong_credential", 403, "The route does not accept this kind of credential."
+    NOT_FOUND = "not_found", 404, "The path or the object does not exist, or the object belongs to another project."
+    METHOD_NOT_ALLOWED = "method_not_allowed", 405, "The path does not accept this method. `Allow` lists the others."
+    REQUEST_TIMEOUT = "request_timeout", 408, "The head or the body of the request was not complete in time."
+    CONFLICT = "conflict", 409, "The request contradicts the present state of the object."
+    QUOTA_EXCEEDED = "quota_exceeded", 409, "The quota of the organization is used up."
+    EVENT_ID_REUSED = "event_id_reused", 409, "An event's `id` was accepted within 24 hours with other content."
+    PRECONDITION_FAILED = "precondition_failed", 412, "`If-Match` has the ETag of another state."
+    CONTENT_TOO_LARGE = "content_too_large", 413, "The body, or one event in it, is too large."
+    URI_TOO_LONG = "uri_too_long", 414, "The URL is too long."
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "The body has another media type, or a content encoding."
+    INVALID_REQUEST = "invalid_request", 422, "A field is not valid; `errors` names each one, and nothing was done."
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "The key was used within 24 hours for another request."
+    TOO_MANY_REQUESTS = "too_many_requests", 429, "Too many of these requests are in progress. Wait for `Retry-After`."
+    RATE_LIMITED = "rate_limited", 429, "A rate limit is used up. Wait for `Retry-After`."
+    HEADERS_TOO_LARGE = "headers_too_large", 431, "The head of the request is too large, or has too many headers."
+    INTERNAL_ERROR = "internal_error", 500, "An error of the service; `trace_id` leads to its log."
+    UNAVAILABLE = "unavailable", 503, "A service that the request needs is unavailable. Wait for `Retry-After`."
 
 
-CODES: Final[dict[Code, tuple[int, str]]] = {
-    Code.BAD_REQUEST: (400, "The request is not valid HTTP/1.1, or its body is missing or incomplete."),
-    Code.MALFORMED_JSON: (
-        400,
-        "The body is not strict JSON (byte order mark, repeated name, NaN, 1e999); `detail` has the place, if known.",
-    ),
-    Code.SEVERAL_CREDENTIALS: (400, "The request has more than one credential, or one of them twice."),
-    Code.UNAUTHENTICATED: (401, "The credential is missing, unknown, revoked or expired: one wording for all."),
-    Code.LOGIN_FAILED: (401, "The email or the password is wrong."),
-    Code.FORBIDDEN: (403, "The caller lacks the permission, the role or the scope."),
-    Code.WRONG_CREDENTIAL: (403, "The route does not accept this kind of credential."),
-    Code.NOT_FOUND: (404, "The path or the object does not exist, or the object belongs to another project."),
-    Code.METHOD_NOT_ALLOWED: (405, "The path does not accept this method; the header `Allow` lists those it accepts."),
-    Code.REQUEST_TIMEOUT: (408, "The head or the body of the request was not complete in time."),
-    Code.CONFLICT: (409, "The request contradicts the present state of the object."),
-    Code.QUOTA_EXCEEDED: (409, "The quota of the organization is used up."),
-    Code.EVENT_ID_REUSED: (409, "An event's `id` was accepted within 24 hours with other content."),
-    Code.PRECONDITION_FAILED: (412, "`If-Match` has the ETag of another state."),
-    Code.CONTENT_TOO_LARGE: (413, "The body, or one event in it, is too large."),
-    Code.URI_TOO_LONG: (414, "The URL is too long."),
-    Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body has another media type, or a content encoding."),
-    Code.INVALID_REQUEST: (422, "A field is not valid; `errors` names each one, and nothing was done."),
-    Code.IDEMPOTENCY_KEY_REUSED: (422, "The `Idempotency-Key` was used within 24 hours for another request."),
-    Code.TOO_MANY_REQUESTS: (429, "Too many requests of this kind are in progress. Wait for `Retry-After`."),
-    Code.RATE_LIMITED: (429, "A rate limit is used up. Wait for `Retry-After`."),
-    Code.HEADERS_TOO_LARGE: (431, "The head of the request is too large, or has too many headers."),
-    Code.INTERNAL_ERROR: (500, "An error of the service; `trace_id` leads to its log."),
-    Code.UNAVAILABLE: (503, "A service that the request needs is unavailable. Wait for `Retry-After`."),
-}
-"""Status and meaning of each code. The first code of a status is that of every problem without a special one."""
-
-_CODE_OF: Final = {status: code for code, (status, _) in reversed(CODES.items())}
+_CODE_OF: Final = {code.status: code for code in reversed(Code)}
 
 
 def code_of(status: int) -> Code:
@@ -121,7 +88,7 @@ def code_of(status: int) -> Code:
 
 def known_code(code: object) -> Code | None:
     """Return the code of a problem document of another process; None if this version does not know it."""
-    return Code(code) if isinstance(code, str) and code in CODES else None
+    return next((known for known in Code if known == code), None)
 
 
 @dataclass(frozen=True, slots=True)
