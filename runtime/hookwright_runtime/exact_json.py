@@ -20,59 +20,38 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from hookwright_runtime.json_size import end_of_value
 
-_LONG_NUMBER: Final = re.compile(rb"[0-9](?:[0-9.]{16}|[eE][+-]?[0-9]{3})")
-"""16 digits and a point, or 17 digits, or an exponent of three digits; a match in a text does no harm."""
-_MARKED_NUMBER: Final = re.compile(rb"[0-9](?:[.eE]|[0-9]{15})")
-"""What every number that keeps its text has, except -0; a match in a text does no harm."""
 _SAFE_DIGITS: Final = 15
 _LEVELS: Final = 200
 """Deepest nesting that `from_json` accepts."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_BRACE_OR_NAME: Final = re.compile(rf'(?:[^"{{}}]++|{_STRING}(?!\s*:))*+([{{}}]|{_STRING})')
-_SHORT_NUMBER: Final = r"-?[0-9.]{1,200}+(?:[eE][+-]?[0-9]{1,2}+)?+(?![0-9.eE])"
-"""A number that is certainly in the range of a double."""
-_LARGE_NUMBER: Final = re.compile(rf'(?:[^"0-9-]++|{_STRING}|{_SHORT_NUMBER})*+(-?[0-9][0-9.eE+-]*+)')
-_MOST_SEARCHED: Final = 5_000
-"""Braces and names, or large numbers, that are searched for the place of an error: at most about 10 ms."""
 _MARK: Final = "\ud800"
 """Begins the text of a number."""
 _NUMBER_AS_STRING: Final = re.compile(f'"{_MARK}([^"]*+)"')
-_DIGITS: Final = bytes.maketrans(b"123456789.E", b"0000000000e")
-_LONG_DIGITS: Final = b"0" * 200
 _BETWEEN_ITEMS: Final = re.compile(r"[ \t\n\r,]*+")
 
 
 class JsonError(ValueError):
-    """Bytes that are not a JSON text; the message names the error and its position, and repeats none of the bytes."""
+    """Bytes that are not a JSON text; the message names the error, and repeats none of the bytes."""
 
 
-class _RepeatedNameError(ValueError):
-    """An object that has a name twice."""
+class _MeaningError(ValueError):
+    """A text that parsers read in different ways."""
 
 
-class _RangeError(ValueError):
-    """A number beyond the range of a double."""
-
-
-def _integer(text: str) -> int | str:
-    return int(text) if len(text) <= _SAFE_DIGITS and text != "-0" else _MARK + text
-
-
-def _checked(text: str) -> str:
+def _decimal(text: str) -> str:
     if not math.isfinite(float(text)):
-        raise _RangeError
+        raise _MeaningError("a number is beyond the range of a 64-bit floating point number")
     return _MARK + text
 
 
-def _checked_integer(text: str) -> int | str:
-    return int(text) if len(text) <= _SAFE_DIGITS and text != "-0" else _checked(text)
+def _integer(text: str) -> int | str:
+    return int(text) if len(text) <= _SAFE_DIGITS and text != "-0" else _decimal(text)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise _RepeatedNameError
+        raise _MeaningError("a name is repeated in one object")
     return fields
 
 
@@ -80,14 +59,9 @@ def _constant(_: str) -> NoReturn:
     raise ValueError
 
 
-def _decoder(parse_float: Callable[[str], str], parse_int: Callable[[str], int | str]) -> json.JSONDecoder:
-    return json.JSONDecoder(
-        object_pairs_hook=_object, parse_float=parse_float, parse_int=parse_int, parse_constant=_constant
-    )
-
-
-_DECODER: Final = _decoder(_MARK.__add__, _integer)
-_CHECKING_DECODER: Final = _decoder(_checked, _checked_integer)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_decimal, parse_int=_integer, parse_constant=_constant
+)
 
 
 def loads(raw: bytes) -> Any:
@@ -106,7 +80,7 @@ def loads(raw: bytes) -> Any:
         if "\\u" in text or text.count("[") + text.count("{") > _LEVELS:
             # Only this parser refuses half a surrogate pair, and too many levels.
             from_json(raw, allow_inf_nan=False)
-        return _decoder_of(raw).decode(text)
+        return _DECODER.decode(text)
     except ValueError as error:
         raise _explained(error, raw) from None
 
@@ -136,7 +110,7 @@ def items(raw: bytes, check: Check | None = None, limit: int = 0) -> tuple[int, 
 
 
 def _items(text: str, number: int, raw: bytes, check: Check | None, limit: int) -> Iterator[Any]:
-    decode, at = _decoder_of(raw).raw_decode, text.index("[") + 1
+    decode, at = _DECODER.raw_decode, text.index("[") + 1
     try:
         for index in range(number):
             between = _BETWEEN_ITEMS.match(text, at)
@@ -150,21 +124,17 @@ def _items(text: str, number: int, raw: bytes, check: Check | None, limit: int) 
         raise _explained(error, raw) from None
 
 
-def _decoder_of(raw: bytes) -> json.JSONDecoder:
-    # A number beyond the range has an exponent of three digits, or 200 digits: each digit and point is a 0 here.
-    digits = raw.translate(_DIGITS)
-    is_beyond = b"0e000" in digits or b"0e+000" in digits or _LONG_DIGITS in digits
-    return _CHECKING_DECODER if is_beyond else _DECODER
-
-
 def _explained(error: ValueError, raw: bytes) -> JsonError:
-    if isinstance(error, _RepeatedNameError):
-        text = raw.decode()
-        return JsonError(f"a name is repeated in one object{_place(text, _repeated_name(text))}")
-    if isinstance(error, _RangeError):
-        text, message = raw.decode(), "a number is beyond the range of a 64-bit floating point number"
-        return JsonError(f"{message}{_place(text, _too_large(text))}")
-    return JsonError(_malformed(raw))
+    if isinstance(error, _MeaningError):
+        return JsonError(str(error))
+    if raw.startswith(_BYTE_ORDER_MARK):
+        return JsonError("it begins with a byte order mark; send UTF-8 without one")
+    try:
+        # Its message has the place of the error.
+        from_json(raw, allow_inf_nan=False)
+    except ValueError as malformation:
+        return JsonError(str(malformation))
+    return JsonError("it is not UTF-8, or not one JSON text")
 
 
 def is_string(value: object) -> TypeGuard[str]:
@@ -177,21 +147,12 @@ def number_text(value: float | str) -> str:
     return str(value).removeprefix(_MARK)
 
 
-def digest(value: object, text: bytes) -> int:
+def digest(value: object) -> int:
     """Return 64 bits that identify what `loads` returned, as a signed number; the order of fields does not matter.
 
-    A short number in another form has the same digest; a long one is compared by its text.
-
-    Args:
-        value: what `loads` returned.
-        text: the same as `dumps` returned it.
+    A number counts as its text, so another form of it is another value.
     """
-    if _LONG_NUMBER.search(text):
-        value = json.loads(text, parse_float=str, parse_int=str)
-    elif _MARKED_NUMBER.search(text):
-        value = json.loads(text)
-    normal_form = _in_order(value)
-    return int.from_bytes(hashlib.blake2b(normal_form.encode(), digest_size=8).digest(), signed=True)
+    return int.from_bytes(hashlib.blake2b(_in_order(value).encode(), digest_size=8).digest(), signed=True)
 
 
 def dumps(value: object) -> bytes:
@@ -205,53 +166,3 @@ def dumps(value: object) -> bytes:
 
 _text: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _in_order: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
-
-
-def _malformed(raw: bytes) -> str:
-    if raw.startswith(_BYTE_ORDER_MARK):
-        return "it begins with a byte order mark; send UTF-8 without one"
-    try:
-        from_json(raw, allow_inf_nan=False)
-    except ValueError as error:
-        return str(error)
-    return "it is not UTF-8, or not one JSON text"
-
-
-def _place(text: str, at: int | None) -> str:
-    """Return the end of a message: line and column of a position, or nothing if it is not known."""
-    return "" if at is None else f" at line {text.count(chr(10), 0, at) + 1} column {at - text.rfind(chr(10), 0, at)}"
-
-
-def _repeated_name(text: str) -> int | None:
-    """Return the position of the first name that its object has already; None if it is far from the beginning."""
-    objects: list[set[str]] = []
-    for at, part in _found(_BRACE_OR_NAME, text):
-        if part == "{":
-            objects.append(set())
-        elif part == "}":
-            objects.pop()
-        else:
-            name = json.loads(part) if "\\" in part else part[1:-1]
-            if name in objects[-1]:
-                return at
-            objects[-1].add(name)
-    return None
-
-
-def _too_large(text: str) -> int | None:
-    """Return the position of the first number beyond the range of a double; None if it is far from the beginning."""
-    return next((at for at, number in _found(_LARGE_NUMBER, text) if not math.isfinite(float(number))), None)
-
-
-def _found(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
-    """Yield position and text of the first group of each match, up to a bounded number of them.
-
-    Each match begins where the last one ended. A search would begin again at every character after the last one.
-    """
-    at = 0
-    for _ in range(_MOST_SEARCHED):
-        match = pattern.match(text, at)
-        if match is None:
-            return
-        yield match.start(1), match[1]
-        at = match.end()

@@ -125,7 +125,7 @@ def test_an_event_that_takes_long_is_refused_before_it_is_decoded(
     """The answer names the event and the bound; before, one event could stop the event loop for 0.3 s."""
     event = {"type": "delivered", "messageId": "m", **field}
     decoder = Decoder()
-    monkeypatch.setattr(exact_json, "_decoder_of", lambda _: decoder)
+    monkeypatch.setattr(exact_json, "_DECODER", decoder)
     body = json.dumps([CLOUD["data"], event] if at else event, ensure_ascii=False).encode()
     with pytest.raises(ProblemError) as caught:
         parse(Mode.PLAIN, body, {})

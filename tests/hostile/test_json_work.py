@@ -104,30 +104,3 @@ def test_one_decimal_number_does_not_make_the_serialiser_visit_each_value(monkey
     monkeypatch.setattr(exact_json, "_text", visited)
     assert exact_json.dumps(value) == body
     assert (dumped.calls, visited.calls) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("body", "most"),
-    [
-        (filled("[1", ",1", ",1e999]"), 1),
-        (filled("[1", ",1e100", ",1e999]"), exact_json._MOST_SEARCHED),
-        (filled("[", "{},", '{"a":1,"a":2}]'), exact_json._MOST_SEARCHED),
-        (filled('{"a":1', ',"a":1', "}"), 3),
-    ],
-)
-def test_the_search_for_the_place_of_an_error_is_bounded(
-    monkeypatch: pytest.MonkeyPatch, body: bytes, most: int
-) -> None:
-    """A refusal costs about as much as an acceptance; before, five times as much."""
-    found: list[str] = []
-    search = exact_json._found
-
-    def counted(*given: Any) -> Any:
-        for at, token in search(*given):
-            found.append(token)
-            yield at, token
-
-    monkeypatch.setattr(exact_json, "_found", counted)
-    with pytest.raises(exact_json.JsonError):
-        exact_json.loads(body)
-    assert 0 < len(found) <= most

@@ -244,7 +244,7 @@ def _all(
                 raise _too_large(at, len(event.body))
             if read is _plain and event.event_id is not None and event.digest is None:
                 yield
-                event = event._replace(digest=exact_json.digest({**value, "type": event.type}, event.body))
+                event = event._replace(digest=exact_json.digest({**value, "type": event.type}))
             events.append(event)
             if len(errors) > MAX_FAULTS:
                 break
@@ -285,7 +285,7 @@ def _plain(value: Any, check: _Check) -> IncomingEvent:
     message_id, payload = _payload(kind, value, check, "messageId")
     body = exact_json.dumps(payload)
     # That of a long event is computed after a pause.
-    digest = None if event_id is None or len(body) > PIECE_BYTES else exact_json.digest(payload, body)
+    digest = None if event_id is None or len(body) > PIECE_BYTES else exact_json.digest(payload)
     return IncomingEvent(event_id, kind, message_id, body, digest)
 
 

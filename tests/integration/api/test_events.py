@@ -45,11 +45,11 @@ def test_what_is_delivered_is_what_was_sent(acme: Organization, client: httpx.Cl
 
 
 NOT_STRICT = {
-    "a repeated name": (b'"type":"delivered","type":"delivered"', "repeated in one object at line 1 column"),
-    "a repeated name inside": (b'"a":[{"b":1,"\\u0062":2}]', "repeated in one object at line 1 column"),
+    "a repeated name": (b'"type":"delivered","type":"delivered"', "repeated in one object"),
+    "a repeated name inside": (b'"a":[{"b":1,"\\u0062":2}]', "repeated in one object"),
     "NaN": (b'"n":NaN', "line 1 column"),
     "Infinity": (b'"n":-Infinity', "line 1 column"),
-    "a number beyond a double": (b'"n":1e999', "64-bit floating point number at line 1 column"),
+    "a number beyond a double": (b'"n":1e999', "64-bit floating point number"),
     "half a surrogate pair": (b'"n":"\\ud800"', "line 1 column"),
 }
 
