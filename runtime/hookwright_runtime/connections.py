@@ -1,8 +1,8 @@
 """Pure: the connections of one listener, bounded for each client address and in all.
 
-If a bound is reached, an idle connection makes room for a new one: at the bound of an address, the oldest idle
-connection of this address; at the bound of all, the oldest one of the address with the most idle connections. A
-connection is idle unless a request is being served on it.
+At a bound, an idle connection makes room for a new one: at the bound of an address, the oldest idle connection of this
+address; at the bound of all, the oldest one of the address with the most idle connections. A connection is idle unless
+a request is being served on it.
 
 If no connection is idle at the bound of all, a connection whose request is incomplete makes room: the oldest one of the
 address with the most of them, if these are more than all connections of the new one's address, including the new one.
@@ -14,7 +14,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 C = TypeVar("C", bound=Hashable)
@@ -24,28 +23,6 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _UNKNOWN: Final = "unknown"
 _IPV6_PREFIX: Final = 64
 """A client gets at least a /64 (RFC 6177), so the addresses of a /64 share one bound."""
-
-
-class ExceededBound(StrEnum):
-    """A bound that a new connection exceeds."""
-
-    ADDRESS = "address"
-    TOTAL = "total"
-
-
-class RoomReason(StrEnum):
-    """What a connection was when it was closed to make room; the value is the reason in the metric."""
-
-    IDLE = "idle_connection"
-    ARRIVING = "arriving_connection"
-
-
-@dataclass(frozen=True, slots=True)
-class Leaving(Generic[C]):
-    """A connection that the table has removed to make room, and that must be closed."""
-
-    connection: C
-    reason: RoomReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +65,19 @@ class Connections(Generic[C]):
         self._holders: dict[str, Holder[C]] = {}
         self.count = 0
 
-    def add(self, connection: C, peer: str | None) -> tuple[Holder[C], Leaving[C] | None] | ExceededBound:
-        """Add a new, idle connection.
-
-        Args:
-            connection: the new connection.
-            peer: the IP address of the client.
+    def add(self, connection: C, peer: str | None) -> tuple[Holder[C] | None, C | None]:
+        """Add a new, idle connection of a client with an IP address.
 
         Returns:
-            The holder of the connection and the one that has made room, if there is one; or the bound that refuses
-            the new connection.
+            The holder of the connection, None if it is refused; and the connection that was removed to make room,
+            which must be closed.
         """
         holder = self._holder(peer)
-        leaving: Leaving[C] | None = None
-        if holder.count >= holder.limit:
-            if not holder.idle:
-                return ExceededBound.ADDRESS
-            leaving = self._release(holder, RoomReason.IDLE)
-        elif self.count >= self._bounds.total:
-            leaving = self._release_any(holder)
+        leaving: C | None = None
+        if holder.count >= holder.limit or self.count >= self._bounds.total:
+            leaving = self._make_room(holder)
             if leaving is None:
-                return ExceededBound.TOTAL
+                return None, None
         self._holders[holder.address] = holder
         holder.count += 1
         holder.idle[connection] = None
@@ -124,21 +93,19 @@ class Connections(Generic[C]):
         if not holder.count:
             self._holders.pop(holder.address, None)
 
-    def _release_any(self, newcomer: Holder[C]) -> Leaving[C] | None:
-        """Remove a connection of any address for a new one of ``newcomer``; return None if all must stay."""
-        fullest = max(self._holders.values(), key=lambda one: len(one.idle), default=newcomer)
-        if fullest.idle:
-            return self._release(fullest, RoomReason.IDLE)
-        fullest = max(self._holders.values(), key=lambda one: len(one.arriving), default=newcomer)
-        # Only from an address that has more than the new one, so that no flood of new connections does this.
-        if len(fullest.arriving) <= newcomer.count + 1:
-            return None
-        return self._release(fullest, RoomReason.ARRIVING)
-
-    def _release(self, holder: Holder[C], reason: RoomReason) -> Leaving[C]:
-        connection = next(iter(holder.idle if reason is RoomReason.IDLE else holder.arriving))
-        self.remove(connection, holder)
-        return Leaving(connection, reason)
+    def _make_room(self, newcomer: Holder[C]) -> C | None:
+        """Remove and return a connection, to make room for a new one of a holder; None if all must stay."""
+        holders = [newcomer] if newcomer.count >= newcomer.limit else list(self._holders.values())
+        largest = max(holders, key=lambda holder: len(holder.idle))
+        candidates = largest.idle
+        if not candidates and len(holders) > 1:
+            # Only of an address that has more than the new one, so that no flood of new connections does this.
+            largest = max(holders, key=lambda holder: len(holder.arriving))
+            candidates = largest.arriving if len(largest.arriving) > newcomer.count + 1 else OrderedDict()
+        for connection in candidates:
+            self.remove(connection, largest)
+            return connection
+        return None
 
     def _holder(self, peer: str | None) -> Holder[C]:
         address, is_proxy = _address(peer, self._bounds.proxies)

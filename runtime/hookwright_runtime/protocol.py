@@ -5,14 +5,16 @@ Every second the server calls `expire` on the connections whose deadline has pas
 - a head must be complete 10 s after its first byte, or after the connection was opened;
 - an idle connection is closed after 75 s;
 - the rest of a body must arrive within 10 s after the response;
-- the client must read: a response that makes no progress for 30 s ends the connection, and so do too many unread bytes
-  of all connections, see `unread_bytes`.
+- the client must read: a response that makes no progress for 30 s ends the connection. If clients leave more than
+  `MOST_UNREAD` bytes unread, the oldest connections of the address with the most of them end.
 
 The application bounds the time of a body that it reads.
 """
 
 import asyncio
 import math
+from collections import Counter
+from types import SimpleNamespace
 from typing import Any, Final
 
 import httptools
@@ -22,22 +24,24 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from hookwright_runtime import refusals
-from hookwright_runtime.connections import ConnectionBounds, Connections, ExceededBound, Holder, RoomReason
+from hookwright_runtime.connections import ConnectionBounds, Connections, Holder
 from hookwright_runtime.refusals import (
     HEAD_BYTES,
     HEAD_SECONDS,
     HEADERS,
     PIPELINED,
     REFUSAL,
+    UNREAD_CLOSED,
     URL_BYTES,
     Refusal,
     RefusalLog,
 )
-from hookwright_runtime.unread_bytes import UnreadBytes
 
 IDLE_SECONDS: Final = 75.0
 """Longer than the 60 s after which load balancers close idle connections, so that they close first."""
 STALL_SECONDS: Final = 30.0
+MOST_UNREAD: Final = 96 * 1024 * 1024
+"""Bytes of answers that the clients of a listener have not read; answers are in memory until then."""
 LINGER_SECONDS: Final = 1.0
 MOST_LINGERING: Final = 64
 """Connections beyond the bounds that get an answer at the same time; the others are closed without one."""
@@ -49,6 +53,7 @@ class Listener:
     Attributes:
         connections: the open connections.
         refuse: answers refused requests; its scope has a `Refusal` under `REFUSAL`.
+        unread: the bytes that clients which do not read fast enough have not read, the oldest connection first.
         lingering: refused connections that are still open.
     """
 
@@ -56,8 +61,17 @@ class Listener:
         self.connections: Connections[BoundedProtocol] = Connections(bounds)
         self.refuse = refuse
         self.refused = RefusalLog()
-        self.unread: UnreadBytes[BoundedProtocol] = UnreadBytes()
+        self.unread: dict[BoundedProtocol, int] = {}
         self.lingering = 0
+
+    def bound_unread(self) -> None:
+        """End connections until the others have at most `MOST_UNREAD` unread bytes."""
+        while sum(self.unread.values()) > MOST_UNREAD:
+            sizes: Counter[str] = Counter()
+            for connection, size in self.unread.items():
+                sizes[connection.address] += size
+            ((largest, _),) = sizes.most_common(1)
+            next(connection for connection in self.unread if connection.address == largest).end(UNREAD_CLOSED)
 
 
 _NO_REQUEST: Final = 0
@@ -100,33 +114,37 @@ class BoundedProtocol(HttpToolsProtocol):
         """Admit the connection, or refuse it."""
         super().connection_made(transport)
         self.deadline = self.loop.time() + HEAD_SECONDS
-        admission = self._listener.connections.add(self, self.client[0] if self.client else None)
-        if isinstance(admission, ExceededBound):
-            self._listener.lingering += 1
-            if self._listener.lingering > MOST_LINGERING:
-                self._listener.refused.note(refusals.TOTAL_FULL.reason)
-                self._refusal = refusals.TOTAL_FULL
-                transport.abort()
-            else:
-                self._refuse(refusals.ADDRESS_FULL if admission is ExceededBound.ADDRESS else refusals.TOTAL_FULL)
-            return
-        self._holder, leaving = admission
+        self._holder, leaving = self._listener.connections.add(self, self.client[0] if self.client else None)
         if leaving is not None:
-            leaving.connection.make_room(leaving.reason)
+            leaving._holder = None  # noqa: SLF001 - an instance of the same class
+            leaving.end(refusals.ROOM_CLOSED)
+        if self._holder is not None:
+            return
+        self._listener.lingering += 1
+        if self._listener.lingering > MOST_LINGERING:
+            self._refusal = refusals.CONNECTIONS_FULL
+            self.end(self._refusal.reason)
+        else:
+            self._refuse(refusals.CONNECTIONS_FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the place of the connection."""
-        self._listener.unread.remove(self)
+        self._listener.unread.pop(self, None)
         if self._holder is not None:
             self._listener.connections.remove(self, self._holder)
             self._holder = None
-        elif self._refusal in (refusals.ADDRESS_FULL, refusals.TOTAL_FULL):
+        elif self._refusal is refusals.CONNECTIONS_FULL:
             self._listener.lingering -= 1
         super().connection_lost(exc)
 
-    def make_room(self, reason: RoomReason) -> None:
-        """Close this connection, which the table has removed already."""
-        self._holder = None
+    @property
+    def address(self) -> str:
+        """What the connections of this client are counted under; empty if the connection was refused."""
+        return self._holder.address if self._holder is not None else ""
+
+    def end(self, reason: str) -> None:
+        """Close the connection at once, without an answer."""
+        self._listener.unread.pop(self, None)
         self._listener.refused.note(reason)
         self.transport.abort()
 
@@ -134,16 +152,13 @@ class BoundedProtocol(HttpToolsProtocol):
         """Note that the client does not read fast enough."""
         super().pause_writing()
         self.write_deadline = self.loop.time() + STALL_SECONDS
-        if self._holder is not None:
-            size = self.transport.get_write_buffer_size()
-            for connection in self._listener.unread.add(self, self._holder.address, size):
-                self._listener.refused.note(refusals.UNREAD_CLOSED)
-                connection.transport.abort()
+        self._listener.unread[self] = self.transport.get_write_buffer_size()
+        self._listener.bound_unread()
 
     def resume_writing(self) -> None:
         """Note that the client has read."""
         super().resume_writing()
-        self._listener.unread.remove(self)
+        self._listener.unread.pop(self, None)
         self.write_deadline = math.inf
 
     def expire(self, now: float) -> None:
@@ -197,7 +212,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         self.cycle.keep_alive = False
         framing = [(name, value) for name, value in self.scope["headers"] if name in _FRAMING]
-        self.parser = httptools.HttpRequestParser(_BodyReader(self))
+        self.parser = httptools.HttpRequestParser(
+            SimpleNamespace(on_body=self.on_body, on_message_complete=self.on_message_complete)
+        )
         head = b"POST / HTTP/1.1\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in framing) + b"\r\n"
         try:
             self.parser.feed_data(head)
@@ -320,7 +337,9 @@ class BoundedProtocol(HttpToolsProtocol):
         }
         self.cycle = RequestResponseCycle(
             scope=scope,
-            transport=_LingeringTransport(self),  # type: ignore[arg-type]
+            transport=SimpleNamespace(  # type: ignore[arg-type]
+                write=self.transport.write, is_closing=self.transport.is_closing, close=self._linger
+            ),
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -329,11 +348,11 @@ class BoundedProtocol(HttpToolsProtocol):
             message_event=asyncio.Event(),
             expect_100_continue=False,
             keep_alive=False,
-            on_response=_nothing,
+            on_response=lambda: None,
         )
         self._start_asgi_task(self.cycle, self._listener.refuse)  # type: ignore[arg-type]
 
-    def linger(self) -> None:
+    def _linger(self) -> None:
         """End the answer of a refusal, and discard for a second the bytes that the client still sends.
 
         Closing a socket that holds unread bytes resets the connection, and the client would not read the answer
@@ -342,27 +361,6 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write_eof()
         self.deadline = self.loop.time() + LINGER_SECONDS
-
-
-class _LingeringTransport:
-    """The transport of a connection for the answer of a refusal."""
-
-    def __init__(self, connection: BoundedProtocol) -> None:
-        self.write = connection.transport.write
-        self.is_closing = connection.transport.is_closing
-        self.close = connection.linger
-
-
-class _BodyReader:
-    """Receives the body of a request, and nothing else, from a parser."""
-
-    def __init__(self, connection: BoundedProtocol) -> None:
-        self.on_body = connection.on_body
-        self.on_message_complete = connection.on_message_complete
-
-
-def _nothing() -> None:
-    """Follow the answer of a refusal."""
 
 
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})

@@ -1,10 +1,5 @@
 """Requests and connections that the server itself refuses, before an application sees them."""
 
-import asyncio
-import time
-from collections import Counter as Tally
-from collections.abc import Callable
-from contextvars import Context
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,20 +7,19 @@ import structlog
 from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
-from hookwright_runtime.connections import RoomReason
+from hookwright_runtime.log_bounds import LogBound
 from hookwright_runtime.problems import CLOSE, RETRY_AFTER_SECONDS, ProblemError, send_problem
 
 log = structlog.get_logger(__name__)
 
 REFUSAL: Final = "hookwright.refusal"
 """Key of the ASGI scope of a refused request: its `Refusal`."""
-_LOG_SECONDS: Final = 1.0
 
 HTTP_REFUSALS: Final = Counter(
     "hookwright_http_refusals",
     "Requests and connections that the HTTP server ended before any application saw them, by reason; "
-    "idle_connection (without a request) and arriving_connection (with an incomplete one) were closed to make room, "
-    "unread_answer because its client did not read.",
+    "makes_room (an idle connection, or one with an incomplete request) was closed for a new one, and unread_answer "
+    "because its client did not read.",
     ["reason"],
 )
 
@@ -75,54 +69,32 @@ TRAILERS_TOO_LARGE: Final = _refusal(
 HEAD_TOO_SLOW: Final = _refusal(
     "head_too_slow", 408, f"the head of a request must be complete within {HEAD_SECONDS:g} s"
 )
-ADDRESS_FULL: Final = _refusal(
-    "connections_of_address",
+CONNECTIONS_FULL: Final = _refusal(
+    "connections",
     503,
-    "this client address has too many connections with a request under way; reuse connections, or try again later",
+    "too many connections of this client address, or of all, have a request under way; reuse connections, or try again "
+    "later",
 )
-TOTAL_FULL: Final = _refusal("connections", 503, "too many connections have a request under way; try again later")
+ROOM_CLOSED: Final = "makes_room"
 UNREAD_CLOSED: Final = "unread_answer"
-for _reason in (*RoomReason, UNREAD_CLOSED):
+for _reason in (ROOM_CLOSED, UNREAD_CLOSED):
     HTTP_REFUSALS.labels(_reason)
 
 
-class OncePerSecond:
-    """Lets one log line a second pass, so that a client without a credential cannot fill the log.
-
-    Args:
-        clock: seconds that never go back.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._next = float("-inf")
-
-    def passes(self) -> bool:
-        """Return whether a line may be written now."""
-        now = self._clock()
-        if now < self._next:
-            return False
-        self._next = now + _LOG_SECONDS
-        return True
-
-
 class RefusalLog:
-    """Counts refusals in the metric, and writes at most one log line a second with the counts of each reason."""
+    """Counts refusals in the metric, and logs their number by reason once a second."""
 
     def __init__(self) -> None:
-        self._unreported: Tally[str] = Tally()
+        self._bound = LogBound(burst=0, rate=0, report=_report)
 
     def note(self, reason: str) -> None:
         """Count one refusal; its log line comes within a second."""
         HTTP_REFUSALS.labels(reason).inc()
-        if not self._unreported:
-            # Without the context of the request, whose id would be in the line.
-            asyncio.get_running_loop().call_later(_LOG_SECONDS, self._report, context=Context())
-        self._unreported[reason] += 1
+        self._bound.allow(reason)
 
-    def _report(self) -> None:
-        log.warning("http requests refused by the server", reasons=dict(self._unreported))
-        self._unreported.clear()
+
+def _report(reason: str, count: int) -> None:
+    log.warning("http requests refused by the server", reason=reason, requests=count)
 
 
 async def answer_refusal(scope: Scope, _receive: Receive, send: Send) -> None:

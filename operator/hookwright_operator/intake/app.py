@@ -25,9 +25,9 @@ from hookwright_operator.services import IntakeServices
 from hookwright_operator.tracing import Traces
 from hookwright_runtime.bounds import EVENT_REQUESTS, INTAKE_BODY_BYTES, Bound
 from hookwright_runtime.errors import KubeError, StoreError
+from hookwright_runtime.log_bounds import LogBound
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import STORE_FAILED, ProblemError, send_problem, unavailable
-from hookwright_runtime.refusals import OncePerSecond
 from hookwright_runtime.request_body import Bodies, ClientGoneError
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ class IntakeApp:
             _answers(EVENTS, "POST", status)
         self._ready = ready
         self._new_request_id = new_request_id
-        self._review_failures = OncePerSecond()
+        self._review_failures = LogBound(burst=1, rate=1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request."""
@@ -128,7 +128,7 @@ class IntakeApp:
         if isinstance(error, KubeError):
             # The error's message may repeat the request, which contains a token. A caller without a valid token can
             # cause it.
-            if self._review_failures.passes():
+            if self._review_failures.take("reviews"):
                 log.error("review failed", status=error.status, reason=error.reason, kind=type(error).__name__)
             return unavailable("the API server cannot review this token now")
         if isinstance(error, StoreError):
