@@ -85,6 +85,7 @@ class OperatorClient:
         subject: str,
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> bytes:
         """Send a request of an organization on the connections that all share, and return the JSON of its answer.
 
@@ -95,6 +96,7 @@ class OperatorClient:
             subject: the object of the request, for the words of a 404, such as ``the webhook``.
             content: JSON.
             params: the query.
+            headers: further headers.
 
         Raises:
             ProblemError: the operator refused the request or did not answer; or the organization, or all together,
@@ -102,7 +104,8 @@ class OperatorClient:
         """
         path = _path(namespace, *parts)
         with await self._requests.acquire(namespace):
-            return (await self._request(self._client, method, path, content, params, subject=subject)).content
+            answer = await self._request(self._client, method, path, content, params, headers=headers, subject=subject)
+            return answer.content
 
     async def test(self, namespace: str, endpoint: str, body: bytes) -> bytes:
         """Send one test event, and return the JSON of its result.
@@ -143,13 +146,14 @@ class OperatorClient:
         content: bytes | None = None,
         params: Mapping[str, str] | None = None,
         *,
+        headers: Mapping[str, str] | None = None,
         subject: str = "the webhook",
         leases: bool = False,
     ) -> httpx.Response:
         """Return the answer; ``leases``: a GET leases messages, so that it writes."""
         writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
-        headers = {**headers_passed_on(), **ours}
+        headers = {**headers_passed_on(), **(headers or {}), **ours}
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:

@@ -29,7 +29,7 @@ NAMES = {f"x{number}": 1.5 for number in range(2_490)}
 LABELS = {f"!{number}": "!" for number in range(2_400)}
 WEBHOOK = {"url": "https://example.com", "events": ["*"]}
 EVENT = {"type": "unknown", "n": [1.25] * 90}
-"""Gets an id from the Idempotency-Key, and is then refused by the operator."""
+"""Is refused by the operator, also with an Idempotency-Key."""
 
 
 @pytest.mark.parametrize(

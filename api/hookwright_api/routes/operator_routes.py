@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Annotated, Any, Final, NamedTuple, cast
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -15,19 +14,17 @@ from hookwright_api.http.guarded_route import (
     TestRoute,
     audit,
     caller_of,
-    holder_of,
     needs,
 )
 from hookwright_api.http.openapi import links, sends
 from hookwright_api.http.responses import raw_answer
-from hookwright_api.idempotency import EventsShapeError, check_key, event_ids_in_pieces
+from hookwright_api.idempotency import HEADER, check_key
 from hookwright_api.routes.keys import IdempotencyKey
 from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project, optional_project, own_project
 from hookwright_api.services import services_of
 from hookwright_crds.operations import OPERATION, OPERATIONS, ApiOperation
 from hookwright_runtime.held_answers import HeldAnswer, until_gone
 from hookwright_runtime.problems import not_found
-from hookwright_runtime.request_body import parsing_weight
 from hookwright_runtime.validation import query_of
 
 Function = Callable[..., Awaitable[Response]]
@@ -140,13 +137,11 @@ async def _send_events(call: Call) -> Response:
     project = one_project(request, None)
     body = await request.body()
     key = check_key(call.arguments["idempotency_key"])
-    if key is not None:
-        # A body that gets no ids is forwarded unchanged, because the operator reports its faults.
-        with suppress(EventsShapeError):
-            pieces, weight = event_ids_in_pieces(body, "events", organization, project, key), parsing_weight(body)
-            body = await services_of(request).parsing.run(holder_of(request), pieces, weight)
+    headers = {} if key is None else {HEADER: key}
     path, subject = ("projects", project, "events"), "the project"
-    answer = await services_of(request).operator.forward("POST", organization, *path, subject=subject, content=body)
+    answer = await services_of(request).operator.forward(
+        "POST", organization, *path, subject=subject, content=body, headers=headers
+    )
     return raw_answer(answer, 202)
 
 

@@ -6,6 +6,7 @@ HTTP protocol binding 1.0.2, section 3; JSON event format 1.0.2).
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from enum import Enum
 from functools import partial
@@ -101,7 +102,8 @@ def parse_in_pieces(
     Args:
         mode: returned by `mode_of` for the same headers.
         body: the whole body of the request.
-        headers: by lowercase name; only the binary mode reads them.
+        headers: by lowercase name; those of the binary mode, and Idempotency-Key. With this key, an event without an id
+            gets one from the key, the event's position and its content, so that a repetition is recognized.
 
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 not valid events. A 422 names each fault with
@@ -110,7 +112,7 @@ def parse_in_pieces(
     if len(body) > EVENTS_BODY_LIMIT:
         raise ProblemError(413, f"the body has {len(body)} bytes; at most {EVENTS_BODY_LIMIT} are accepted")
     check_values(body, MAX_VALUES, _TOO_MANY)
-    faults = _Faults(body)
+    faults, key = _Faults(body), headers.get("idempotency-key", "")
     read = partial(_binary, headers) if mode is Mode.BINARY else _plain if mode is Mode.PLAIN else _structured
     is_large = len(body) > PIECE_BYTES
     # The text of a CloudEvent may be longer than its data.
@@ -119,7 +121,7 @@ def parse_in_pieces(
         needs_check = len(body) > MAX_EVENT_BYTES or has_more_values(body, MAX_EVENT_VALUES)
         check_item = (lambda index, text: check(f"[{index}]", text)) if needs_check else None
         items = partial(exact_json.items, check=check_item, limit=MAX_EVENT_VALUES)
-        return (yield from _all(_array(*parse_json(body, items)), read, faults, is_numbered=True))
+        return (yield from _all(_array(*parse_json(body, items)), read, faults, is_numbered=True, key=key))
     check("", body)
     value = parse_json(body)
     if is_large:
@@ -127,8 +129,8 @@ def parse_in_pieces(
     if mode is Mode.BATCH or (mode is Mode.PLAIN and isinstance(value, list)):
         if not isinstance(value, list):
             raise _wrong_body("must be a JSON array of CloudEvents")
-        return (yield from _all(_array(len(value), value), read, faults, is_numbered=True))
-    return (yield from _all([value], read, faults, is_numbered=False))
+        return (yield from _all(_array(len(value), value), read, faults, is_numbered=True, key=key))
+    return (yield from _all([value], read, faults, is_numbered=False, key=key))
 
 
 def parse_test(body: bytes, message_id: str) -> IncomingEvent:
@@ -233,7 +235,7 @@ _Read = Callable[[Any, _Check], IncomingEvent]
 
 
 def _all(
-    values: Iterable[Any], read: _Read, faults: _Faults, *, is_numbered: bool
+    values: Iterable[Any], read: _Read, faults: _Faults, *, is_numbered: bool, key: str
 ) -> Generator[None, None, tuple[IncomingEvent, ...]]:
     errors, events, size = faults.found, [], 0
     try:
@@ -242,9 +244,13 @@ def _all(
             event = read(value, _Check(at, faults))
             if len(event.body) > MAX_EVENT_BYTES:
                 raise _too_large(at, len(event.body))
-            if read is _plain and event.event_id is not None and event.digest is None:
-                yield
+            if read is _plain and event.body and event.digest is None and (event.event_id is not None or key):
+                if len(event.body) > PIECE_BYTES:
+                    yield
                 event = event._replace(digest=exact_json.digest({**value, "type": event.type}))
+                if event.event_id is None:
+                    derivation = hashlib.sha256(f"{key} {index} {event.digest}".encode()).hexdigest()
+                    event = event._replace(event_id=f"idem-{derivation[:40]}")
             events.append(event)
             if len(errors) > MAX_FAULTS:
                 break

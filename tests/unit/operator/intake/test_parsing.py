@@ -444,3 +444,19 @@ def test_no_bytes_do_worse_than_a_refusal(body: bytes, headers: dict[str, str]) 
 def test_no_shape_does_worse_than_a_refusal(value: object, headers: dict[str, str]) -> None:
     """Values of any type in the checked fields are refused, without a crash."""
     assert status(value, headers) in (202, 400, 422)
+
+
+@pytest.mark.parametrize("size", [0, parsing.PIECE_BYTES])
+def test_an_idempotency_key_gives_each_event_an_id(size: int) -> None:
+    """It follows from the key, the position and the content; the order of fields does not matter."""
+    numbers = [b'"n":1.0', b'"n":1.0', b'"n":1.00', b'"n":"1.0"', b'"id":"evt-1"']
+    fixed = b'"type":"delivered","messageId":"m","text":"%b"' % (b"x" * size)
+
+    def ids(form: bytes, key: str) -> list[str | None]:
+        body = b"[" + b",".join(form % number for number in numbers) + b"]"
+        return [event.event_id for event in parse(parsing.Mode.PLAIN, body, {"idempotency-key": key})]
+
+    first = ids(b"{%b,%%b}" % fixed, "k")
+    assert first == ids(b"{ %%b, %b }" % fixed, "k")
+    assert first[-1] == "evt-1"
+    assert len({*first, *ids(b"{%b,%%b}" % fixed, "other")}) == 9
