@@ -231,11 +231,8 @@ class _Check:
             return ""
 
 
-_Read = Callable[[Any, _Check], IncomingEvent]
-
-
 def _all(
-    values: Iterable[Any], read: _Read, faults: _Faults, *, is_numbered: bool, key: str
+    values: Iterable[Any], read: Callable[[Any, _Check], IncomingEvent], faults: _Faults, *, is_numbered: bool, key: str
 ) -> Generator[None, None, tuple[IncomingEvent, ...]]:
     errors, events, size = faults.found, [], 0
     try:
@@ -249,8 +246,8 @@ def _all(
                     yield
                 event = event._replace(digest=exact_json.digest({**value, "type": event.type}))
                 if event.event_id is None:
-                    derivation = hashlib.sha256(f"{key} {index} {event.digest}".encode()).hexdigest()
-                    event = event._replace(event_id=f"idem-{derivation[:40]}")
+                    derived_id = hashlib.sha256(f"{key} {index} {event.digest}".encode()).hexdigest()[:40]
+                    event = event._replace(event_id=f"idem-{derived_id}")
             events.append(event)
             if len(errors) > MAX_FAULTS:
                 break
@@ -316,16 +313,12 @@ class _Context(NamedTuple):
     attributes: str
 
 
-_NO_CONTEXT: Final = _Context("", "", "")
-"""Placeholder for a context that has faults and is not used."""
-
-
 def _context(event: Mapping[str, Any], check: _Check, prefix: str) -> _Context:
     """Validate the context attributes of a CloudEvent."""
     number = number_of_attributes(event)
     if number > MAX_ATTRIBUTES:
         check.fault("", f"has {number} attributes; at most {MAX_ATTRIBUTES} are accepted")
-        return _NO_CONTEXT
+        return _Context("", "", "")
     version = event.get("specversion")
     if version != SPEC_VERSION:
         check.fault(f"{prefix}specversion", f'{_lack(version)}; send "{SPEC_VERSION}"')
