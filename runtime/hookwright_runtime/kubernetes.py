@@ -11,7 +11,6 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from copy import copy
-from types import SimpleNamespace
 from typing import Any, Final, Protocol, Self
 
 import aiohttp
@@ -31,6 +30,8 @@ _SILENCE_SECONDS: Final = 90.0
 _RELOGIN_SECONDS: Final = 60.0
 """Seconds between two logins, because projected ServiceAccount tokens are replaced on disk."""
 _CHUNK_BYTES: Final = 64 * 1024
+_NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""Errors of requests that were not sent. Not of a DELETE, which aiohttp sends again if its connection is lost."""
 
 Object = dict[str, Any]
 
@@ -101,7 +102,6 @@ class KubernetesClient:
             connector=aiohttp.TCPConnector(limit=connections),
             timeout=aiohttp.ClientTimeout(total=seconds, connect=_CONNECT_SECONDS),
             trust_env=False,
-            trace_configs=[_noting_sent()],
             middlewares=[Pager(trim=trim)],
             response_class=Page,
         )
@@ -224,13 +224,13 @@ class KubernetesClient:
     async def _send(
         self, method: str, path: str, body: aiohttp.JsonPayload | None, options: Mapping[str, Any]
     ) -> Object:
-        marks: list[bool] = []
         try:
-            async with self._open(method, path, data=body, trace_request_ctx=marks, **options) as answer:
+            async with self._open(method, path, data=body, **options) as answer:
                 return await _object(answer)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             away = f"{method} {path}: the API server does not answer ({type(error).__name__})"
-            raise KubeUnavailable(away, outcome_unknown=bool(marks) and _writes(method)) from error
+            was_sent = method == "DELETE" or not isinstance(error, _NOT_SENT)
+            raise KubeUnavailable(away, outcome_unknown=was_sent and method != "GET") from error
 
     @asynccontextmanager
     async def _open(
@@ -247,27 +247,6 @@ class KubernetesClient:
             if answer.status >= 300:
                 raise await _refusal(method, path, answer)
             yield answer
-
-
-def _noting_sent() -> aiohttp.TraceConfig:
-    """Return a trace that adds an entry to the list of a request when it is sent.
-
-    The error of a request does not say this, because aiohttp sends a DELETE again if its connection is lost.
-    """
-
-    async def note(
-        _: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceRequestHeadersSentParams
-    ) -> None:
-        if context.trace_request_ctx is not None:
-            context.trace_request_ctx.append(True)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(note)
-    return trace
-
-
-def _writes(method: str) -> bool:
-    return method != "GET"
 
 
 async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Object]:
@@ -298,7 +277,7 @@ async def _refusal(method: str, path: str, answer: aiohttp.ClientResponse) -> Ku
         explanation=explanation,
         causes=(failure.get("details") or {}).get("causes") or (),
         # A 5xx may come after the write, such as a timeout of etcd. A 429 comes before it.
-        outcome_unknown=answer.status >= 500 and _writes(method),
+        outcome_unknown=answer.status >= 500 and method != "GET",
     )
 
 

@@ -163,16 +163,6 @@ def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
     return ProblemError(503, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
 
 
-def too_many(detail: str, *, retry_after: int | None = None, code: Code | None = None) -> ProblemError:
-    """Return a 429 with Retry-After: the caller has used up its own limit."""
-    return ProblemError(429, detail, code=code, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
-
-
-def too_large(detail: str) -> ProblemError:
-    """Return a 413 before the body was read completely, so the connection must be closed."""
-    return ProblemError(413, detail, headers=CLOSE)
-
-
 def malformed_json(detail: str) -> ProblemError:
     """Return a 400 for a body that is not strict JSON; ``detail`` has the place of the error."""
     return ProblemError(400, f"the body is not a JSON text: {detail}", code=Code.MALFORMED_JSON)

@@ -10,7 +10,7 @@ from hookwright_runtime import exact_json
 from hookwright_runtime.bounds import PARSING, Bound
 from hookwright_runtime.json_size import has_more_values
 from hookwright_runtime.places import FullError, Places
-from hookwright_runtime.problems import CLOSE, ProblemError, malformed_json, too_large
+from hookwright_runtime.problems import CLOSE, ProblemError, malformed_json
 
 _WEIGHT_BYTES: Final = 256 * 1024
 """Most bytes of a body that counts as one; so bodies that wait have at most 64 MiB."""
@@ -51,11 +51,8 @@ class Bodies:
             async with asyncio.timeout(self._seconds):
                 return await self._collect(receive, holder, limit)
         except TimeoutError:
-            raise ProblemError(
-                408,
-                f"the body was not complete within {self._seconds:g} s",
-                headers=CLOSE,
-            ) from None
+            detail = f"the body was not complete within {self._seconds:g} s"
+            raise ProblemError(408, detail, headers=CLOSE) from None
 
     async def _collect(self, receive: Receive, holder: str, limit: int) -> bytes:
         piece, has_more = _piece(await receive())
@@ -131,4 +128,4 @@ def _piece(message: Message) -> tuple[bytes, bool]:
 
 
 def _over(limit: int) -> ProblemError:
-    return too_large(f"the body has more than {limit} bytes")
+    return ProblemError(413, f"the body has more than {limit} bytes", headers=CLOSE)
