@@ -144,13 +144,13 @@ class ProblemError(HookwrightError):
         return to_json(document)
 
 
-async def send_problem(send: Send, problem: ProblemError, *, has_more: bool = False) -> None:
-    """Answer a request with a problem document; with ``has_more``, the caller ends the answer."""
+async def send_problem(send: Send, problem: ProblemError) -> None:
+    """Answer a request with a problem document."""
     body = problem.body()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": str(len(body)), **problem.headers}
     raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body, "more_body": has_more})
+    await send({"type": "http.response.body", "body": body})
 
 
 def not_found(subject: str) -> ProblemError:

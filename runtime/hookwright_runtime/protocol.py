@@ -107,12 +107,15 @@ class BoundedProtocol(HttpToolsProtocol):
         # Bytes since a head was complete or a piece of a body came.
         self._without_progress = 0
         self._refusal: Refusal | None = None
+        self._lingers = False
 
     # ---- connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Admit the connection, or refuse it."""
         super().connection_made(transport)
+        # The transport of answers, whose end does not reset the connection.
+        self._answering = SimpleNamespace(write=transport.write, is_closing=transport.is_closing, close=self._close)
         self.deadline = self.loop.time() + HEAD_SECONDS
         self._holder, leaving = self._listener.connections.add(self, self.client[0] if self.client else None)
         if leaving is not None:
@@ -185,7 +188,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._feed(data[start : start + HEAD_BYTES])
 
     def _feed(self, data: bytes) -> None:
-        if self._refusal is not None or self.parser is None:
+        if self._refusal is not None or self._lingers or self.parser is None:
             return
         self._without_progress += len(data)
         try:
@@ -240,6 +243,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.headers) > HEADERS or (self._without_progress > HEAD_BYTES and self._head_size() > HEAD_BYTES):
             raise _RefusedError(refusals.HEAD_TOO_LARGE)
         super().on_headers_complete()
+        self.cycle.transport = self._answering  # type: ignore[assignment]
         self._reading = _BODY
         self._without_progress = 0
         self.deadline = math.inf
@@ -289,7 +293,7 @@ class BoundedProtocol(HttpToolsProtocol):
         The connection counts as idle also while a body is missing, because its request is answered.
         """
         if self._reading is _BODY:
-            self.deadline = self.loop.time() + HEAD_SECONDS
+            self.deadline = self.loop.time() + (LINGER_SECONDS if self._lingers else HEAD_SECONDS)
         elif self._reading is _NO_REQUEST:
             self.deadline = self.loop.time() + IDLE_SECONDS
         if self._holder is not None:
@@ -337,9 +341,7 @@ class BoundedProtocol(HttpToolsProtocol):
         }
         self.cycle = RequestResponseCycle(
             scope=scope,
-            transport=SimpleNamespace(  # type: ignore[arg-type]
-                write=self.transport.write, is_closing=self.transport.is_closing, close=self._linger
-            ),
+            transport=self._answering,  # type: ignore[arg-type]
             flow=self.flow,
             logger=self.logger,
             access_logger=self.access_logger,
@@ -352,14 +354,17 @@ class BoundedProtocol(HttpToolsProtocol):
         )
         self._start_asgi_task(self.cycle, self._listener.refuse)  # type: ignore[arg-type]
 
-    def _linger(self) -> None:
-        """End the answer of a refusal, and discard for a second the bytes that the client still sends.
+    def _close(self) -> None:
+        """Close the connection after an answer; while the client may still send, discard its bytes for a second.
 
         Closing a socket that holds unread bytes resets the connection, and the client would not read the answer
         (RFC 9112, section 9.6).
         """
-        if not self.transport.is_closing():
-            self.transport.write_eof()
+        if self.transport.is_closing() or (self._reading is not _BODY and self._refusal is None):
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self._lingers = True
         self.deadline = self.loop.time() + LINGER_SECONDS
 
 

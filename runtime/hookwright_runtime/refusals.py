@@ -1,5 +1,8 @@
 """Requests and connections that the server itself refuses, before an application sees them."""
 
+import asyncio
+from collections import Counter as Tally
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,13 +10,13 @@ import structlog
 from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
-from hookwright_runtime.log_bounds import LogBound
 from hookwright_runtime.problems import CLOSE, RETRY_AFTER_SECONDS, ProblemError, send_problem
 
 log = structlog.get_logger(__name__)
 
 REFUSAL: Final = "hookwright.refusal"
 """Key of the ASGI scope of a refused request: its `Refusal`."""
+_LOG_SECONDS: Final = 1.0
 
 HTTP_REFUSALS: Final = Counter(
     "hookwright_http_refusals",
@@ -82,19 +85,22 @@ for _reason in (ROOM_CLOSED, UNREAD_CLOSED):
 
 
 class RefusalLog:
-    """Counts refusals in the metric, and logs their number by reason once a second."""
+    """Counts refusals in the metric, and writes at most one log line a second with the counts of each reason."""
 
     def __init__(self) -> None:
-        self._bound = LogBound(burst=0, rate=0, report=_report)
+        self._unreported: Tally[str] = Tally()
 
     def note(self, reason: str) -> None:
         """Count one refusal; its log line comes within a second."""
         HTTP_REFUSALS.labels(reason).inc()
-        self._bound.allow(reason)
+        if not self._unreported:
+            # Without the context of the request, whose id would be in the line.
+            asyncio.get_running_loop().call_later(_LOG_SECONDS, self._report, context=Context())
+        self._unreported[reason] += 1
 
-
-def _report(reason: str, count: int) -> None:
-    log.warning("http requests refused by the server", reason=reason, requests=count)
+    def _report(self) -> None:
+        log.warning("http requests refused by the server", reasons=dict(self._unreported))
+        self._unreported.clear()
 
 
 async def answer_refusal(scope: Scope, _receive: Receive, send: Send) -> None:

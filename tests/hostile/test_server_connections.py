@@ -15,6 +15,7 @@ from support.polling import until
 
 from hookwright_runtime import protocol, refusals
 from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.problems import CLOSE, ProblemError, send_problem
 from hookwright_runtime.refusals import PIPELINED, ROOM_CLOSED, UNREAD_CLOSED
 from hookwright_runtime.server import Server
 
@@ -299,4 +300,20 @@ async def test_an_upgrade_with_a_wrong_framing_is_refused() -> None:
             b"POST / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: x\r\nTransfer-Encoding: gzip\r\n\r\n"
         )
         assert b"HTTP/1.1 400" in await ended(reader)
+        writer.close()
+
+
+async def test_an_answer_that_ends_the_connection_is_read_while_the_client_sends() -> None:
+    """The rest of the body is discarded for a second, because a reset would lose the answer."""
+
+    async def refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send_problem(send, ProblemError(413, "too large", headers=CLOSE))
+
+    async with serving(refuse) as port:
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
+        for _ in range(100):
+            writer.write(b"x" * 65_536)
+            await writer.drain()
+        assert b"too large" in await ended(reader)
         writer.close()

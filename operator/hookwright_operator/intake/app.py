@@ -16,7 +16,6 @@ from structlog.contextvars import bind_contextvars
 
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_operator import metrics
-from hookwright_operator.intake.asgi import refuse
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.intake.routes import routes
@@ -95,7 +94,7 @@ class IntakeApp:
             with suppress(RuntimeError):
                 await send_problem(answer, unavailable("the operator is stopping"))
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
-            await refuse(receive, answer, self._problem(error, scope))
+            await send_problem(answer, self._problem(error, scope))
 
     def _measured(self, scope: Scope, send: Send) -> Send:
         """Return a ``send`` that counts the answer; a request that is refused before the routing has its route too."""
