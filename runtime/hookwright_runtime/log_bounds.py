@@ -26,10 +26,6 @@ def shortened(text: str) -> str:
     return text
 
 
-def _ignore(_holder: str, _count: int) -> None:
-    pass
-
-
 class LogBound:
     """The entries that each holder may log: some at once, then some a second.
 
@@ -46,7 +42,7 @@ class LogBound:
         *,
         burst: int,
         rate: float,
-        report: Callable[[str, int], None] = _ignore,
+        report: Callable[[str, int], None] = lambda _holder, _count: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._burst, self._rate, self._report, self._clock = burst, rate, report, clock

@@ -99,16 +99,7 @@ class Server:
         await server._server.listening.wait()
         return server
 
-    @property
-    def stopping(self) -> bool:
-        """Whether `stop` was called."""
-        return self._server.should_exit
-
     async def stop(self) -> None:
         """Accept no more connections, let requests under way finish within the grace, then close the others."""
         self._server.should_exit = True
         await self._running
-
-    async def wait(self) -> None:
-        """Return when the server has ended, and raise the error that ended it."""
-        await asyncio.shield(self._running)
