@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from hookwright_api.http.guarded_route import GuardedRoute, needs
 from hookwright_api.http.responses import raw_answer
-from hookwright_crds.documents.event_type_bodies import EventTypesAnswer
+from hookwright_crds.documents.event_bodies import EventTypesAnswer
 from hookwright_crds.events import described_types
 from hookwright_crds.permissions import READ
 

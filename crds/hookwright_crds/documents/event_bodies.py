@@ -1,11 +1,11 @@
-"""Pure: the bodies of events."""
+"""Pure: the bodies of events and of event types."""
 
 from typing import Any, Final
 
 from pydantic import Field
 
 from hookwright_crds.documents.forms import Answer
-from hookwright_crds.events import EVENT_TYPES, MAX_EVENTS
+from hookwright_crds.events import CATALOGUE, EVENT_TYPES, MAX_EVENTS, Channel, example
 
 EVENTS_BODY_LIMIT: Final = 1024 * 1024
 """Most bytes of the body of a request with events."""
@@ -13,6 +13,7 @@ MAX_VALUES: Final = 100_000
 """Most JSON values of all events of a request; to parse as many numbers takes about 0.2 s."""
 MAX_EVENT_VALUES: Final = 20_000
 """Most JSON values of one event, which is decoded without a pause for other requests."""
+_EXAMPLE_TYPE: Final = "bounced"
 
 
 class EventsAnswer(Answer):
@@ -25,6 +26,27 @@ class EventsAnswer(Answer):
         description="The webhook-id of each event at its receivers; for a duplicate, that of the first event.",
         examples=[["msg_01JK3V9Q4D1X7N0T5C8B2M6EYA"]],
     )
+
+
+class EventTypeAnswer(Answer):
+    """An event type."""
+
+    type: str = Field(description="The name that producers send and endpoints subscribe to.", examples=[_EXAMPLE_TYPE])
+    channel: Channel = Field(description="The messaging channel of the type.", examples=[Channel.EMAIL])
+    meaning: str = Field(description="One sentence.", examples=[CATALOGUE[Channel.EMAIL][_EXAMPLE_TYPE]])
+    example: dict[str, Any] = Field(
+        description="An example of the body that receivers get. Producers choose the fields after messageId.",
+        examples=[example(_EXAMPLE_TYPE)],
+    )
+    wildcards: list[str] = Field(
+        description="The wildcards that include the type in `events` of a webhook.", examples=[["*"]]
+    )
+
+
+class EventTypesAnswer(Answer):
+    """The catalogue of event types."""
+
+    data: list[EventTypeAnswer] = Field(description="All event types, by channel.")
 
 
 _TEST: Final[dict[str, Any]] = {
