@@ -11,7 +11,6 @@ Secret has at most one field for each user, however often users log out.
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ ENDED_SESSIONS_NAME: Final = "hookwright-ended-sessions"
 ENDED_SESSIONS_TYPE: Final = "hookwright.dev/ended-sessions"
 SESSION_KEY_LENGTH: Final = 32
 """Bytes of a key; HMAC-SHA256 needs at least this many (RFC 7518, 3.2)."""
+SESSION_KEY_FIELD: Final = re.compile(r"k([0-9]{1,12})")
+"""The form of the field name of a key."""
 
-_FIELD: Final = re.compile(r"k([0-9]{1,12})")
 _TIME: Final = re.compile(r"[0-9]{1,15}")
 
 
@@ -77,11 +77,11 @@ def parse_session_end(text: str) -> float:
 
 
 def _parse(name: str, text: str) -> SessionKey | None:
-    match = _FIELD.fullmatch(name)
+    match = SESSION_KEY_FIELD.fullmatch(name)
     if match is None:
         return None
     try:
         secret = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
     return SessionKey(name, int(match[1]), secret) if len(secret) == SESSION_KEY_LENGTH else None

@@ -5,9 +5,11 @@ Hookwright keeps the metadata that it reads, and the fields of a Secret that it 
 """
 
 import base64
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from hookwright_crds.base import MANAGED_BY
+from hookwright_crds.sessions import SESSION_KEY_FIELD
 
 KEPT_BYTES: Final = 4096
 """Maximum bytes that are kept of an object's annotations, finalizers and own labels, and of a Secret's fields, each."""
@@ -18,10 +20,9 @@ _PREFIX: Final = "hookwright.dev/"
 _FINALIZER: Final = "hookwright.dev/deliveries"
 _OWNERS: Final = 16
 _PLAIN: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
-_LABELS: Final = ("app.kubernetes.io/managed-by", "hookwright.dev/owner-uid")
+_LABELS: Final = (MANAGED_BY, "hookwright.dev/owner-uid")
 _FIELDS: Final = ("secret", "previous", "previous-2", "previous-3", "key")
-"""Fields of Secrets that the operator creates for endpoints and ApiKeys; session keys match the next pattern."""
-_SESSION_KEY: Final = re.compile(r"k[0-9]{1,12}")
+"""Fields of Secrets that the operator creates for endpoints and ApiKeys."""
 
 
 def trimmed(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def _finalizers(finalizers: list[str]) -> list[str]:
 def _fields(data: Mapping[str, str]) -> dict[str, str]:
     """Return the known fields; a field that is too long becomes empty, so that it counts as invalid."""
     fields = {name: data[name] for name in _FIELDS if name in data}
-    session_keys = ((name, text) for name, text in data.items() if _SESSION_KEY.fullmatch(name))
+    session_keys = ((name, text) for name, text in data.items() if SESSION_KEY_FIELD.fullmatch(name))
     return dict.fromkeys(fields, "") | _within([*fields.items(), *session_keys])
 
 
