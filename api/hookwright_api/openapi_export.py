@@ -1,7 +1,6 @@
 """``python -m hookwright_api.openapi_export [--check] [file]``: write the document, or check that it is current."""
 
 import argparse
-import difflib
 import json
 import sys
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from hookwright_api.app import assemble
 from hookwright_api.settings import ApiSettings
+from hookwright_crds import generated_files
 
 
 def document() -> str:
@@ -24,17 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", nargs="?", type=Path, default=Path("docs/openapi.json"), help="(docs/openapi.json)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is stale")
     options = parser.parse_args(arguments)
-    text = document()
-    if not options.check:
-        options.file.parent.mkdir(parents=True, exist_ok=True)
-        options.file.write_text(text, encoding="utf-8")
-        return 0
-    present = options.file.read_text(encoding="utf-8") if options.file.exists() else ""
-    if present == text:
-        return 0
-    lines = difflib.unified_diff(present.splitlines(), text.splitlines(), str(options.file), "generated", lineterm="")
-    sys.stderr.write("\n".join(lines) + f"\n{options.file} is stale; run `python -m hookwright_api.openapi_export`.\n")
-    return 1
+    texts = {options.file: document()}
+    return generated_files.check(texts, "make docs") if options.check else generated_files.write(texts)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """``python -m hookwright_crds [--check] [folder]``: write the files that are made from the models, or check them."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hookwright_crds import command_line_data
+from hookwright_crds import command_line_data, generated_files
 from hookwright_crds.generate import files
 
 
@@ -16,32 +15,16 @@ def _texts(folder: Path) -> dict[Path, str]:
     return {**{folder / name: text for name, text in files().items()}, command_line: command_line_data.text()}
 
 
-def _difference(path: Path, text: str) -> str:
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), text.splitlines(keepends=True), str(path), f"{path} (generated)"
-    )
-    return "".join(lines)
-
-
 def check(folder: Path) -> int:
     """Return 0 if the files equal the generated ones, else print the differences and return 1."""
-    expected = _texts(folder)
-    differences = "".join(_difference(path, text) for path, text in expected.items())
-    surplus = sorted(path for path in folder.glob("*.yaml") if path not in expected)
-    sys.stderr.write(differences + "".join(f"{path}: no model generates this file; delete it\n" for path in surplus))
-    if differences or surplus:
-        sys.stderr.write("The files of the contract are stale; run `make crds`.\n")
-        return 1
-    return 0
+    texts = _texts(folder)
+    surplus = sorted(path for path in folder.glob("*.yaml") if path not in texts)
+    return generated_files.check(texts, "make crds", surplus)
 
 
 def write(folder: Path) -> int:
     """Write every generated file and return 0."""
-    for path, text in _texts(folder).items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return 0
+    return generated_files.write(_texts(folder))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ It also copies the receivers' code into ``docs/receivers.md``, and the bounds in
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings
 
 from hookwright_api import metrics as api_metrics
 from hookwright_api.settings import ApiSettings
+from hookwright_crds import generated_files
 from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.command_reference import commands_page
 from hookwright_dev.markdown import GENERATED, table
@@ -104,11 +105,6 @@ def multi_tenancy_page() -> str:
     return f"{head}{begin}\n{bounds}\n\n{end}{tail}"
 
 
-def stale(pages: Mapping[Path, str]) -> list[Path]:
-    """Return the pages that are not current."""
-    return [path for path, text in pages.items() if not path.is_file() or path.read_text() != text]
-
-
 def pages() -> dict[Path, str]:
     """Return every page by its path."""
     return {
@@ -130,15 +126,7 @@ def metric_names(module: ModuleType) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the pages, or check them; return the exit code."""
-    old = stale(pages())
-    if "--check" in arguments:
-        for path in old:
-            print(f"{path.relative_to(ROOT)} is stale; run make docs", file=sys.stderr)
-        return 1 if old else 0
-    for path in old:
-        path.write_text(pages()[path])
-        print(f"wrote {path.relative_to(ROOT)}")
-    return 0
+    return generated_files.check(pages(), "make docs") if "--check" in arguments else generated_files.write(pages())
 
 
 def _bound_row(bound: Bound) -> Sequence[str]:

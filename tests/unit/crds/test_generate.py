@@ -165,7 +165,7 @@ def test_missing_and_surplus_files_are_stale(tmp_path: Path, capsys: pytest.Capt
     assert check(folder) == 1
     told = capsys.readouterr().err
     assert "+  name: apikeys.hookwright.dev" in told
-    assert "tokens.yaml: no model generates this file" in told
+    assert "tokens.yaml: nothing generates this file" in told
     (tmp_path / "cli" / "hookwright_cli" / "contract.json").unlink()
     assert check(folder) == 1
     assert "contract.json (generated)" in capsys.readouterr().err
