@@ -15,25 +15,15 @@ def _texts(folder: Path) -> dict[Path, str]:
     return {**{folder / name: text for name, text in files().items()}, command_line: command_line_data.text()}
 
 
-def check(folder: Path) -> int:
-    """Return 0 if the files equal the generated ones, else print the differences and return 1."""
-    texts = _texts(folder)
-    surplus = sorted(path for path in folder.glob("*.yaml") if path not in texts)
-    return generated_files.check(texts, "make crds", surplus)
-
-
-def write(folder: Path) -> int:
-    """Write every generated file and return 0."""
-    return generated_files.write(_texts(folder))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m hookwright_crds", description="Generate files from the models.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("crds"), help="folder of the CRDs")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the files are stale")
     options = parser.parse_args(arguments)
-    return check(options.folder) if options.check else write(options.folder)
+    texts = _texts(options.folder)
+    surplus = sorted(path for path in options.folder.glob("*.yaml") if path not in texts)
+    return generated_files.check(texts, "make crds", surplus) if options.check else generated_files.write(texts)
 
 
 if __name__ == "__main__":

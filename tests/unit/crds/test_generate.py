@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hookwright_crds.__main__ import check, main, write
+from hookwright_crds.__main__ import main
 from hookwright_crds.generate import HEADER, Kind, attach, definition, files
 from hookwright_crds.resources import KINDS, WebhookEndpoint
 from hookwright_crds.rules import RULES, Rule
@@ -146,10 +146,10 @@ def test_written_files_are_current(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--check exits with 1, prints the differences, and writes nothing."""
     folder = tmp_path / "crds"
-    write(folder)
+    main([str(folder)])
     stale = folder / "projects.yaml"
     stale.write_text(stale.read_text().replace("hwproj", "hwprj"))
-    assert check(folder) == 1
+    assert main(["--check", str(folder)]) == 1
     told = capsys.readouterr().err
     assert "-    - hwprj" in told
     assert "+    - hwproj" in told
@@ -160,12 +160,12 @@ def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pyte
 def test_missing_and_surplus_files_are_stale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--check also reports a kind that was added or removed."""
     folder = tmp_path / "crds"
-    write(folder)
+    main([str(folder)])
     (folder / "apikeys.yaml").rename(folder / "tokens.yaml")
-    assert check(folder) == 1
+    assert main(["--check", str(folder)]) == 1
     told = capsys.readouterr().err
     assert "+  name: apikeys.hookwright.dev" in told
     assert "tokens.yaml: nothing generates this file" in told
     (tmp_path / "cli" / "hookwright_cli" / "contract.json").unlink()
-    assert check(folder) == 1
+    assert main(["--check", str(folder)]) == 1
     assert "contract.json (generated)" in capsys.readouterr().err
