@@ -110,11 +110,18 @@ def _parsed(line: str, number: int) -> dict[str, Any]:
 
 
 def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates."""
+    """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates.
+
+    A request that would have too many deliveries is sent in halves.
+    """
     for number in range(1, _TRIES + 1):
         try:
             return way.send(events)
         except CommandError as error:
+            if error.problem == "too_many_deliveries" and len(events) > 1:
+                middle = len(events) // 2
+                first, second = _patiently(way, events[:middle]), _patiently(way, events[middle:])
+                return {name: first[name] + second[name] for name in first}
             if error.code is not ExitCode.UNAVAILABLE or number == _TRIES or DEADLINE.has_passed:
                 raise
             time.sleep(error.retry_after if error.retry_after is not None else min(0.25 * 2**number, 10.0))

@@ -15,7 +15,7 @@ from hookwright_operator.services.acceptance_log import AcceptanceLog
 from hookwright_operator.store.records import DELETED_REASON, Accepted, Claimed, NewDelivery, NewEvent
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import HookwrightError, StoreError
-from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.problems import Code, ProblemError
 
 MAX_DELIVERIES: Final = 2000
 """Deliveries of one request. One transaction writes them, and events of other tenants wait for it."""
@@ -110,9 +110,8 @@ class Events:
             for kind in {event.type for event in events}
         }
         _check_deliveries(events, subscribers)
-        return await self._write(
-            [self._new(namespace, project, event, trace, subscribers[event.type]) for event in events]
-        )
+        new_events = [self._new(namespace, project, event, trace, subscribers[event.type]) for event in events]
+        return await self._write(new_events)
 
     def _new(
         self, namespace: str, project: str, event: IncomingEvent, trace: str | None, uids: Iterable[str]
@@ -206,4 +205,5 @@ def _check_deliveries(events: Sequence[IncomingEvent], subscribers: Mapping[str,
         422,
         f"the request's {len(events)} events come to {total} deliveries, one for each subscribed endpoint; a request"
         f" has at most {MAX_DELIVERIES}: send at most {MAX_DELIVERIES // count} events in a request",
+        code=Code.TOO_MANY_DELIVERIES,
     )

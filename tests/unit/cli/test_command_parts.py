@@ -6,15 +6,18 @@ import hmac
 import json
 import re
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import typer
 import yaml
 from rich.style import Style
+from typer.testing import CliRunner
 
 from hookwright_cli import contexts
 from hookwright_cli.command_errors import CommandError, ExitCode, exit_code_of
+from hookwright_cli.command_line import app
 from hookwright_cli.commands.credential_commands import signature_checks
 from hookwright_cli.commands.delivery_commands import described
 from hookwright_cli.commands.status_commands import backlog_of, problems_of, screen_of
@@ -27,7 +30,7 @@ from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import errors_reported
 from hookwright_cli.way_choice import WayOptions, chosen, users_namespace_of
 from hookwright_cli.ways.resource_forms import key_manifest, new_key, user_manifest
-from hookwright_cli.ways.service_way import refusal
+from hookwright_cli.ways.service_way import ServiceWay, refusal
 from hookwright_crds.events import EVENT_TYPES
 from hookwright_crds.keys import digest, key_id_of
 from hookwright_crds.users import UserRole, user_secret
@@ -321,3 +324,21 @@ def test_a_backup_in_a_shared_folder_is_a_new_file_of_its_owner(tmp_path: Path) 
         target.write(b"events")
     assert other.read_text() == "precious"
     assert draft.read_bytes() == b"events"
+
+
+@pytest.mark.usefixtures("home")
+def test_a_request_of_too_many_deliveries_is_sent_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file reaches a project with many endpoints; each event is sent once, in order."""
+    bodies: list[list[str]] = []
+
+    def send(_: ServiceWay, events: list[dict[str, str]]) -> dict[str, object]:
+        if len(events) > 3:
+            raise CommandError("too many", ExitCode.INVALID, problem="too_many_deliveries", status=422)
+        bodies.append([event["id"] for event in events])
+        return {"accepted": len(events), "duplicates": 0, "deliveries": 0, "event_ids": bodies[-1]}
+
+    monkeypatch.setattr(ServiceWay, "send", send)
+    monkeypatch.setenv("HOOKWRIGHT_API_KEY", "hw_key")
+    lines = "".join(json.dumps({"id": f"{number}"}) + "\n" for number in range(10))
+    answer = CliRunner().invoke(app, ["send", "-f", "-", "--url=http://127.0.0.1:1", "-o", "name"], input=lines)
+    assert answer.output.split() == list(chain(*bodies)) == [f"{number}" for number in range(10)]
