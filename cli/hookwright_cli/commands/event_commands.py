@@ -49,13 +49,8 @@ def send_events(
     with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as lines:
         size = None if file == "-" else Path(file).stat().st_size
         with invocation.screen.progress("sending (bytes)", size) as report:
-            for events, lines_before, position in _requests(lines):
-                try:
-                    answer = _patiently(invocation.way, events)
-                except CommandError as error:
-                    place = f"the {len(events)} events after line {lines_before} were not accepted; those before were"
-                    error.args = (f"{error}\n{place}",)
-                    raise
+            for events, position in _requests(lines):
+                answer = _send_of_file(invocation.way, events)
                 total = {name: value + answer.get(name, type(value)()) for name, value in total.items()}
                 report(position)
     invocation.screen.one(total, lambda: _summary(total), name="\n".join(total["event_ids"]))
@@ -81,21 +76,35 @@ def _event(kind: str, fields: list[str]) -> dict[str, Any]:
     return {**event, **{name: event.get(name, f"cli-{uuid4()}") for name in ("messageId", "id")}}
 
 
-def _requests(lines: TextIO) -> Iterator[tuple[list[dict[str, Any]], int, int]]:
-    """Yield the events of each request, the number of lines before it, and the bytes up to its end."""
-    events: list[dict[str, Any]] = []
-    size = position = lines_before = 0
+def _send_of_file(way: "Way", events: list[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+    """Send events of a file, each with its line; in halves, if one request would have too many deliveries."""
+    try:
+        return _patiently(way, [event for _, event in events])
+    except CommandError as error:
+        if error.problem == "too_many_deliveries" and len(events) > 1:
+            middle = len(events) // 2
+            first, second = _send_of_file(way, events[:middle]), _send_of_file(way, events[middle:])
+            return {name: first[name] + second[name] for name in first}
+        place = f"the {len(events)} events after line {events[0][0] - 1} were not accepted; those before were"
+        error.args = (f"{error}\n{place}",)
+        raise
+
+
+def _requests(lines: TextIO) -> Iterator[tuple[list[tuple[int, dict[str, Any]]], int]]:
+    """Yield the events of each request with their lines, and the bytes up to its end."""
+    events: list[tuple[int, dict[str, Any]]] = []
+    size = position = 0
     for number, line in enumerate(lines, 1):
         length = len(line.encode())
         if events and (len(events) == _MOST_EVENTS or size + length > _MOST_BYTES):
-            yield events, lines_before, position
-            events, size, lines_before = [], 0, number - 1
+            yield events, position
+            events, size = [], 0
         position += length
         if line.strip():
-            events.append(_parsed(line, number))
+            events.append((number, _parsed(line, number)))
             size += length + 50
     if events:
-        yield events, lines_before, position
+        yield events, position
 
 
 def _parsed(line: str, number: int) -> dict[str, Any]:
@@ -110,18 +119,11 @@ def _parsed(line: str, number: int) -> dict[str, Any]:
 
 
 def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates.
-
-    A request that would have too many deliveries is sent in halves.
-    """
+    """Send events; after a lost answer or a limit, send the same request again. Their ids prevent duplicates."""
     for number in range(1, _TRIES + 1):
         try:
             return way.send(events)
         except CommandError as error:
-            if error.problem == "too_many_deliveries" and len(events) > 1:
-                middle = len(events) // 2
-                first, second = _patiently(way, events[:middle]), _patiently(way, events[middle:])
-                return {name: first[name] + second[name] for name in first}
             if error.code is not ExitCode.UNAVAILABLE or number == _TRIES or DEADLINE.has_passed:
                 raise
             time.sleep(error.retry_after if error.retry_after is not None else min(0.25 * 2**number, 10.0))

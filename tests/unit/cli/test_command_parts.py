@@ -342,3 +342,22 @@ def test_a_request_of_too_many_deliveries_is_sent_in_halves(monkeypatch: pytest.
     lines = "".join(json.dumps({"id": f"{number}"}) + "\n" for number in range(10))
     answer = CliRunner().invoke(app, ["send", "-f", "-", "--url=http://127.0.0.1:1", "-o", "name"], input=lines)
     assert answer.output.split() == list(chain(*bodies)) == [f"{number}" for number in range(10)]
+
+
+@pytest.mark.usefixtures("home")
+def test_the_refusal_of_a_part_names_its_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was accepted before is not sent again by a user who goes on after the line."""
+
+    def send(_: ServiceWay, events: list[dict[str, str]]) -> dict[str, object]:
+        if len(events) > 1:
+            raise CommandError("too many", ExitCode.INVALID, problem="too_many_deliveries", status=422)
+        if events[0]["id"] == "b":
+            raise CommandError("wrong", ExitCode.INVALID, problem="invalid_request", status=422)
+        return {"accepted": 1, "duplicates": 0, "deliveries": 0, "event_ids": ["a"]}
+
+    monkeypatch.setattr(ServiceWay, "send", send)
+    monkeypatch.setenv("HOOKWRIGHT_API_KEY", "hw_key")
+    answer = CliRunner().invoke(
+        app, ["send", "-f", "-", "--url=http://127.0.0.1:1"], input='{"id":"a"}\n\n{"id":"b"}\n'
+    )
+    assert "the 1 events after line 2 were not accepted; those before were" in answer.output
