@@ -165,7 +165,7 @@ def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
 
 
 def malformed_json(detail: str) -> ProblemError:
-    """Return a 400 for a body that is not strict JSON; ``detail`` has the place of the error."""
+    """Return a 400 for a body that is not strict JSON; ``detail`` names the error."""
     return ProblemError(400, f"the body is not a JSON text: {detail}", code=Code.MALFORMED_JSON)
 
 
