@@ -7,9 +7,11 @@ reader never sees a partial change. One event loop owns it.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
-from hookwright_crds.resources import DeliveryCounts
+from hookwright_crds.base import parse_duration
+from hookwright_crds.events import expanded
+from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
 EXPIRED: Final = "Expired"
 """The reason for which nothing is sent to an endpoint whose time is over."""
@@ -74,6 +76,40 @@ class Endpoint:
     omits_responses: bool = False
     pull_lease: float | None = None
     newest_signs: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        resource: WebhookEndpoint,
+        *,
+        max_timeout: float,
+        secrets: tuple[str, ...],
+        block_reason: str,
+        rotation: int,
+        previous_until: datetime | None,
+    ) -> Self:
+        """Return the snapshot of a WebhookEndpoint; ``max_timeout`` is the installation's, in seconds."""
+        spec, meta = resource.spec, resource.metadata
+        return cls(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            project=spec.project_ref.name,
+            url=spec.url or "",
+            events=expanded(spec.events) if block_reason != EXPIRED else frozenset(),
+            suspend=spec.suspend,
+            timeout=min(parse_duration(spec.timeout).total_seconds(), max_timeout),
+            max_in_flight=spec.max_in_flight,
+            headers=tuple(spec.headers.items()),
+            format=spec.format,
+            per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
+            secrets=secrets,
+            block_reason=block_reason,
+            rotation=rotation,
+            previous_until=previous_until,
+            pull_lease=parse_duration(spec.pull.lease).total_seconds() if spec.pull else None,
+            newest_signs=spec.signing.secret_ref is not None,
+        )
 
     @property
     def sendable(self) -> bool:

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed, Settlement, State
 
 
@@ -53,11 +54,11 @@ class Outcome(NamedTuple):
         )
 
 
-def judge(delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settlement:
+def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settlement:
     """Return the attempt's record and the delivery's next state: delivered, due again, or failed."""
     number = delivery.attempts + 1
     attempt = outcome.attempt(number)
-    settlement = Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED, event_id=delivery.event_id)
+    settlement = Settlement(delivery.id, endpoint.uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement
     due_ms = schedule.next(number, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)

@@ -80,7 +80,7 @@ class AttemptRunner:
         endpoint, lapses = queue.endpoint, self._queues.lapses
         try:
             outcome = await self._sender.send(endpoint, delivery, now=self._now)
-            settlement = judge(delivery, outcome, self._schedule)
+            settlement = judge(endpoint, delivery, outcome, self._schedule)
         except BaseException:
             self._queues.owned_shards.end(queue.shard)
             raise

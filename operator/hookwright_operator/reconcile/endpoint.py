@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from hookwright_crds.base import MADE_BY_TOOLS, MANAGED_BY, format_timestamp, parse_duration
+from hookwright_crds.base import MADE_BY_TOOLS, MANAGED_BY, format_timestamp
 from hookwright_crds.conditions import Condition, condition, find, merge, readiness
-from hookwright_crds.events import expanded
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
     DeliveryCounts,
@@ -224,27 +223,14 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
 
 
 def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
-    spec, meta = observed.endpoint.spec, observed.endpoint.metadata
     secrets = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
-    return Endpoint(
-        uid=meta.uid,
-        namespace=meta.namespace,
-        name=meta.name,
-        project=spec.project_ref.name,
-        url=spec.url or "",
-        events=expanded(spec.events) if verdict.reason != EXPIRED else frozenset(),
-        suspend=spec.suspend,
-        timeout=min(parse_duration(spec.timeout).total_seconds(), observed.max_timeout),
-        max_in_flight=spec.max_in_flight,
-        headers=tuple(spec.headers.items()),
-        format=spec.format,
-        per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
+    return Endpoint.of(
+        observed.endpoint,
+        max_timeout=observed.max_timeout,
         secrets=tuple(text for text in secrets if valid_secret(text)),
         block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,
-        pull_lease=parse_duration(spec.pull.lease).total_seconds() if spec.pull else None,
-        newest_signs=spec.signing.secret_ref is not None,
     )
 
 

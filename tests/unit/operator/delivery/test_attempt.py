@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 
 from hookwright_operator.delivery.attempt import Outcome, judge
 from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, State
 
 SCHEDULE = RetrySchedule.parse("30s,2m,10m,30m,2h")
+ENDPOINT = Endpoint("uid-1", "acme", "orders", "billing", "https://example.com/", frozenset())
 STARTED = 1_800_000_000_000
 
 
@@ -24,7 +26,7 @@ def outcome(status: int, error: str, retry_after_ms: int | None = None) -> Outco
 
 def test_an_answer_2xx_delivers() -> None:
     """Its record is the attempt."""
-    settled = judge(claimed(2), outcome(204, ""), SCHEDULE)
+    settled = judge(ENDPOINT, claimed(2), outcome(204, ""), SCHEDULE)
     assert (settled.delivery_id, settled.endpoint_uid, settled.state) == ("dlv_1", "uid-1", State.DELIVERED)
     attempt = settled.attempt
     assert (attempt.number, attempt.started_ms, attempt.duration_ms) == (3, STARTED, 70)
@@ -34,19 +36,19 @@ def test_an_answer_2xx_delivers() -> None:
 @pytest.mark.parametrize(("attempts", "delay"), list(enumerate([30, 120, 600, 1800, 7200])))
 def test_a_failure_is_due_again_after_its_delay_from_the_end_of_the_attempt(attempts: int, delay: int) -> None:
     """The delay counts from the end of the attempt, not from its start."""
-    settled = judge(claimed(attempts), outcome(500, "HTTP 500"), SCHEDULE)
+    settled = judge(ENDPOINT, claimed(attempts), outcome(500, "HTTP 500"), SCHEDULE)
     assert (settled.state, settled.due_ms) == (State.PENDING, STARTED + 70 + delay * 1000)
 
 
 def test_the_failure_of_the_last_retry_is_final() -> None:
     """After five retries the delivery has failed, whatever Retry-After says."""
-    settled = judge(claimed(5), outcome(503, "HTTP 503", 1000), SCHEDULE)
+    settled = judge(ENDPOINT, claimed(5), outcome(503, "HTTP 503", 1000), SCHEDULE)
     assert settled.state is State.FAILED
 
 
 def test_retry_after_lengthens_the_delay() -> None:
     """A receiver that asks for a minute gets it."""
-    settled = judge(claimed(0), outcome(429, "HTTP 429", 60_000), SCHEDULE)
+    settled = judge(ENDPOINT, claimed(0), outcome(429, "HTTP 429", 60_000), SCHEDULE)
     assert settled.due_ms == STARTED + 70 + 60_000
 
 
@@ -54,7 +56,7 @@ def test_retry_after_lengthens_the_delay() -> None:
 def test_a_delivery_is_delivered_exactly_where_the_outcome_says_so(attempts: int, status: int, error: str) -> None:
     """A delivery that is not delivered is either due in the future or failed."""
     made = outcome(status, error)
-    settled = judge(claimed(attempts), made, SCHEDULE)
+    settled = judge(ENDPOINT, claimed(attempts), made, SCHEDULE)
     assert (settled.state is State.DELIVERED) == made.delivered
     if settled.state is State.PENDING:
         assert settled.due_ms > STARTED
