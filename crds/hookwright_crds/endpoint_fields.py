@@ -12,14 +12,8 @@ MAX_HEADERS: Final = 32
 TIMEOUT_BOUNDS: Final = ("1s", "30s")
 OVERLAP_BOUNDS: Final = ("0s", "168h")
 LEASE_BOUNDS: Final = ("1s", "1h")
-DEFAULT_LEASE: Final = "30s"
-DEFAULT_TIMEOUT: Final = "15s"
-DEFAULT_MAX_IN_FLIGHT: Final = 8
-"""Of an endpoint that sets neither; ``DEFAULT_LEASE`` is that of one with pull and without a lease."""
 URL_OR_PULL_SENTENCE: Final = "exactly one of url and pull must be set"
-PUSH_ONLY_SENTENCE: Final = (
-    "timeout, maxInFlight and rateLimit limit requests to a url; omit them for an endpoint with pull"
-)
+PUSH_ONLY_SENTENCE: Final = "{} limits requests to a url; omit it for an endpoint with pull"
 PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit")
 """Fields that limit requests to a url."""
 HIDDEN_FIELDS: Final = ("headers",)
@@ -90,7 +84,7 @@ class Pull(Model):
     """How consumers take the messages of an endpoint without a URL."""
 
     lease: Annotated[Duration, within("lease", LEASE_BOUNDS)] = Field(
-        default=DEFAULT_LEASE,
+        default="30s",
         title="Lease of a message",
         description="How long a consumer may keep a message before it acknowledges it, if it requests no other time: "
         "from 1s to 1h.",
@@ -113,7 +107,7 @@ class EndpointFields(Model):
     pull: Pull | None = Field(
         default=None,
         description="Instead of a url: messages wait until a consumer takes and acknowledges them. "
-        "timeout, maxInFlight and rateLimit do not apply.",
+        "Fields that limit requests to a url do not apply.",
     )
     events: Annotated[tuple[Subscription, ...], at_most(len(SUBSCRIPTIONS)), AfterValidator(_each_once)] = Field(
         description="Event types to deliver, each once. * means every type, wa_* and sms_* every type of a channel, "
@@ -133,13 +127,13 @@ class EndpointFields(Model):
         max_length=MAX_HEADERS,
     )
     timeout: Annotated[Duration, within("timeout", TIMEOUT_BOUNDS)] = Field(
-        default=DEFAULT_TIMEOUT,
+        default="15s",
         title="Timeout of an attempt",
         description="Timeout of one whole attempt, from 1s to 30s; an installation can have a shorter maximum.",
         examples=["15s"],
     )
     max_in_flight: StrictInt = Field(
-        default=DEFAULT_MAX_IN_FLIGHT,
+        default=8,
         title="Attempts in flight at once",
         description="Maximum attempts in flight at once, from 1 to 64. After an attempt timed out, "
         "at most 2 are in flight until one succeeds.",
@@ -176,7 +170,8 @@ def check_consistent(fields: F) -> F:
         raise ValueError(CLOUDEVENT_HEADERS_SENTENCE)
     if (fields.url is None) == (fields.pull is None):
         raise ValueError(URL_OR_PULL_SENTENCE)
-    defaults = EndpointFields.model_fields
-    if fields.pull is not None and any(getattr(fields, name) != defaults[name].default for name in PUSH_FIELDS):
-        raise ValueError(PUSH_ONLY_SENTENCE)
+    for name in PUSH_FIELDS if fields.pull is not None else ():
+        info = type(fields).model_fields[name]
+        if getattr(fields, name) != info.default:
+            raise ValueError(PUSH_ONLY_SENTENCE.format(info.alias or name))
     return fields

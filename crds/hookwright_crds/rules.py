@@ -15,16 +15,16 @@ from hookwright_crds.base import DURATION_PATTERN, EARLIEST, LATEST, NAME_PATTER
 from hookwright_crds.endpoint_fields import (
     CLOUDEVENT_HEADERS_SENTENCE,
     CLOUDEVENTS,
-    DEFAULT_MAX_IN_FLIGHT,
-    DEFAULT_TIMEOUT,
     HEADER_NAME_PATTERN,
     HEADER_VALUE_PATTERN,
     LEASE_BOUNDS,
     OVERLAP_BOUNDS,
+    PUSH_FIELDS,
     PUSH_ONLY_SENTENCE,
     RESERVED_HEADERS,
     TIMEOUT_BOUNDS,
     URL_OR_PULL_SENTENCE,
+    EndpointFields,
 )
 from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
 from hookwright_crds.resources import DIGEST_NAME_SENTENCE, FIELD_NAME_PATTERN, ROTATION_SENTENCE, TTL_BOUNDS
@@ -106,6 +106,16 @@ def _url(rule: UrlRule) -> Rule:
     return Rule(f"{negation}self.matches({cel_text(rule.pattern)})", rule.sentence, reason=reason)
 
 
+def _push_only(name: str) -> Rule:
+    """Return the rule that an endpoint with ``pull`` has no such field, or its default, which the API server sets."""
+    info = EndpointFields.model_fields[name]
+    field = info.alias or name
+    or_default = "" if info.default is None else f" || self.{field} == {info.default!r}"
+    return Rule(
+        f"!has(self.pull) || !has(self.{field}){or_default}", PUSH_ONLY_SENTENCE.format(field), field=f".{field}"
+    )
+
+
 _PROJECT_KEPT: Final = Rule(
     "self == oldSelf", "projectRef cannot be changed; create a new object for the other project", reason=FORBIDDEN
 )
@@ -159,13 +169,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 reason=FORBIDDEN,
             ),
             Rule("has(self.url) != has(self.pull)", URL_OR_PULL_SENTENCE),
-            Rule(
-                "!has(self.pull) || (!has(self.rateLimit) "
-                f"&& (!has(self.timeout) || self.timeout == '{DEFAULT_TIMEOUT}') "
-                f"&& (!has(self.maxInFlight) || self.maxInFlight == {DEFAULT_MAX_IN_FLIGHT}))",
-                PUSH_ONLY_SENTENCE,
-                field=".pull",
-            ),
+            *map(_push_only, PUSH_FIELDS),
         ),
         "spec.projectRef": (_PROJECT_KEPT,),
         "spec.expiresAt": (_EXPIRY,),
