@@ -14,7 +14,7 @@ OVERLAP_BOUNDS: Final = ("0s", "168h")
 LEASE_BOUNDS: Final = ("1s", "1h")
 URL_OR_PULL_SENTENCE: Final = "exactly one of url and pull must be set"
 PUSH_ONLY_SENTENCE: Final = "{} limits requests to a url; omit it for an endpoint with pull"
-PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit")
+PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit", "max_attempts")
 """Fields that limit requests to a url."""
 HIDDEN_FIELDS: Final = ("headers",)
 """Fields that no answer shows, because a receiver may use a value as a credential."""
@@ -143,6 +143,15 @@ class EndpointFields(Model):
     )
     rate_limit: RateLimit | None = Field(
         default=None, description="Maximum rate of attempts to this endpoint; no limit if not set."
+    )
+    max_attempts: StrictInt | None = Field(
+        default=None,
+        title="Attempts of a delivery",
+        description="Maximum attempts of one delivery, from 1 to 100; 1 means no retries. It shortens the retry "
+        "schedule of the installation, which has 6 attempts by default, and never lengthens it.",
+        ge=1,
+        le=100,
+        examples=[3],
     )
     format: Literal["json", "cloudevents"] = Field(
         default="json",

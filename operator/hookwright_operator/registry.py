@@ -46,6 +46,7 @@ class Endpoint:
         timeout: seconds for one whole attempt.
         format: ``json``, or ``cloudevents`` for CloudEvents in binary mode.
         per_minute: attempts a minute at most, evenly spread; None: no limit.
+        max_attempts: of one delivery; None: as many as the retry schedule has.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
         newest_signs: whether the newest secret makes ``X-Service-Signature``, as for a Secret that the tenant makes;
@@ -68,6 +69,7 @@ class Endpoint:
     max_in_flight: int = 8
     headers: tuple[tuple[str, str], ...] = ()
     per_minute: int | None = None
+    max_attempts: int | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     block_reason: str = ""
     format: str = "json"
@@ -103,6 +105,7 @@ class Endpoint:
             headers=tuple(spec.headers.items()),
             format=spec.format,
             per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
+            max_attempts=spec.max_attempts,
             secrets=secrets,
             block_reason=block_reason,
             rotation=rotation,

@@ -61,6 +61,8 @@ def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: Ret
     settlement = Settlement(delivery.id, endpoint.uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement
+    if endpoint.max_attempts is not None and number >= endpoint.max_attempts:
+        return settlement._replace(state=State.FAILED)
     due_ms = schedule.next(number, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
     if due_ms is None:
         return settlement._replace(state=State.FAILED)

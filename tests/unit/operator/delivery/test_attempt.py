@@ -1,5 +1,7 @@
 """The next state of a delivery after an attempt."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,14 @@ def test_the_failure_of_the_last_retry_is_final() -> None:
     """After five retries the delivery has failed, whatever Retry-After says."""
     settled = judge(ENDPOINT, claimed(5), outcome(503, "HTTP 503", 1000), SCHEDULE)
     assert settled.state is State.FAILED
+
+
+def test_an_endpoint_can_have_fewer_attempts_than_the_schedule() -> None:
+    """Its last attempt is final, and with more attempts than the schedule has it keeps those of the schedule."""
+    short, long = replace(ENDPOINT, max_attempts=3), replace(ENDPOINT, max_attempts=100)
+    failed = outcome(500, "HTTP 500")
+    assert [judge(short, claimed(number), failed, SCHEDULE).state for number in (1, 2)] == [State.PENDING, State.FAILED]
+    assert [judge(long, claimed(number), failed, SCHEDULE).state for number in (4, 5)] == [State.PENDING, State.FAILED]
 
 
 def test_retry_after_lengthens_the_delay() -> None:
