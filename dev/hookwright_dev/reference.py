@@ -25,7 +25,7 @@ from hookwright_dev.command_reference import commands_page
 from hookwright_dev.markdown import GENERATED, table
 from hookwright_dev.resource_reference import event_types_page, resources_page
 from hookwright_operator import metrics as operator_metrics
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
 from hookwright_runtime.problems import TITLES, Code

@@ -298,11 +298,11 @@ class Operator:
         registry, dispatcher, store = self._registry, self._dispatcher, self._store
         services = IntakeServices(
             registry,
+            store,
             Events(registry, dispatcher, store, self._status_reporter, self._acceptance_log),
             DeliveryLog(store, dispatcher, self._sender),
             self._replays,
             EndpointTester(self._sender, store, time.time, Places(TESTS)),
-            store.statistics,
             self._messages,
         )
         # Callers without a credential cause reviews. They must not use up the connections of the Lease and of writes.

@@ -7,8 +7,8 @@ from pydantic_settings import NoDecode
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.endpoint_fields import TIMEOUT_BOUNDS
+from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.delivery.http.guard import host_suffix
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_runtime.settings import COMMAS, Networks, ProcessSettings
 
 MAX_TIMEOUT_SECONDS: Final = parse_duration(TIMEOUT_BOUNDS[1]).total_seconds()

@@ -15,7 +15,7 @@ from support.polling import eventually
 
 from hookwright_dev.cluster.installation import AUDIENCE, service_account_token
 from hookwright_dev.receiver import Received
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.attempt import RetrySchedule
 
 DELAYS = [delay / 1000 for delay in RetrySchedule.parse(SCHEDULE).delays_ms]
 BODY = '{"type":"delivered","messageId":"m1","größe":1.50}'

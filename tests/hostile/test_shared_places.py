@@ -18,7 +18,7 @@ from support.receivers import serve
 
 from hookwright_api import operator_client
 from hookwright_api.operator_client import OperatorClient
-from hookwright_operator.services.delivery_log import DeliveryLog
+from hookwright_operator.store.store import Store
 from hookwright_runtime.bounds import OPERATOR_REQUESTS, REQUESTS_WITHOUT_GRANT
 from hookwright_runtime.problems import ProblemError
 
@@ -32,16 +32,16 @@ async def test_a_caller_that_names_several_namespaces_uses_the_slots_of_one(
 ) -> None:
     """A caller without permission gets 32 places in all; requests of a caller with a grant are served beside them."""
     found, release = 0, asyncio.Event()
-    find = DeliveryLog.find
+    read_log = Store.read_log
 
-    async def held(log: DeliveryLog, delivery: str) -> object:
+    async def held(store: Store, *arguments: Any) -> object:
         nonlocal found
         found += 1
         await release.wait()
-        return await find(log, delivery)
+        return await read_log(store, *arguments)
 
     assert (await intake.client.get(f"/deliveries/{DELIVERY}")).status_code == 404
-    monkeypatch.setattr(DeliveryLog, "find", held)
+    monkeypatch.setattr(Store, "read_log", held)
     paths = [
         f"http://127.0.0.1:{intake.server.port}/v1alpha1/namespaces/{name}/deliveries/{DELIVERY}"
         for name in (tokens.namespace, namespace)

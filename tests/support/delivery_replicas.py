@@ -11,11 +11,10 @@ from support.dispatcher import Watcher
 from support.polling import PATIENCE
 from support.store_factories import Clock
 
-from hookwright_operator.delivery.attempt import Outcome
+from hookwright_operator.delivery.attempt import Outcome, RetrySchedule
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shard_owner import ShardOwner
 from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.status_reporter import StatusReporter

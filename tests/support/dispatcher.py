@@ -15,10 +15,10 @@ from support.attempts import SECRET
 from support.polling import PATIENCE, until
 
 from hookwright_dev.receiver import Received, Receiver
+from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.registry import Endpoint, Registry

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from hookwright_api.settings import ApiSettings
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.settings import OperatorSettings
 
 Value: TypeAlias = bool | int | float | str | list[str]

@@ -1,10 +1,92 @@
-"""Pure: the outcome of one attempt, and the next state of its delivery."""
+"""Pure: the outcome of one attempt, the delays before a failed attempt is retried, and the delivery's next state."""
 
-from typing import NamedTuple
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, NamedTuple, Self
 
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed, Settlement, State
+
+MAX_DELAY_MS: Final = 30 * 24 * 3600 * 1000
+"""The longest delay of a schedule in milliseconds: 30 days, as long as a failed delivery is kept."""
+
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
+_DELAY: Final = re.compile(rf"(?:{_PART.pattern})+")
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySchedule:
+    """The delays between the attempts of one delivery.
+
+    Attributes:
+        delays_ms: milliseconds from the end of the n-th failed attempt to the next; five delays
+            make one attempt and five retries.
+    """
+
+    delays_ms: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the schedule written as ``30s,2m,10m,30m,2h``.
+
+        Units are ``ms``, ``s``, ``m``, ``h`` and ``d``. Fractions (``0.5s``) and sums (``1h30m``) are allowed.
+
+        Raises:
+            ValueError: the text is empty, or a delay is no duration, below 1 ms or above 30 days; the message names it.
+        """
+        if not text.strip():
+            raise ValueError("the retry schedule is empty; write delays separated by commas, as in 30s,2m,10m,30m,2h")
+        return cls(tuple(_parse_delay(delay.strip()) for delay in text.split(",")))
+
+    @property
+    def attempts(self) -> int:
+        """Maximum number of attempts of a delivery: the first one, and one for each delay."""
+        return 1 + len(self.delays_ms)
+
+    @property
+    def longest_ms(self) -> int:
+        """The longest delay in milliseconds; a receiver may ask for the double of the last one."""
+        return max(*self.delays_ms, 2 * self.delays_ms[-1])
+
+    def next(self, attempts_made: int, failed_at_ms: int, retry_after_ms: int | None = None) -> int | None:
+        """Return when the next attempt is due, in milliseconds since the epoch, or None if there is none.
+
+        Args:
+            attempts_made: how many attempts failed so far, the last one included.
+            failed_at_ms: when the last one ended.
+            retry_after_ms: the delay that the receiver asked for (Retry-After of a 429 or 503, RFC 9110 10.2.3). It
+                lengthens the delay at most to the schedule's next delay, and the last delay at most to its double. It
+                never shortens a delay.
+
+        Raises:
+            ValueError: no attempt was made yet.
+        """
+        if attempts_made < 1:
+            raise ValueError(f"attempts_made is {attempts_made}, but a retry follows at least one attempt")
+        if attempts_made > len(self.delays_ms):
+            return None
+        delay = self.delays_ms[attempts_made - 1]
+        if retry_after_ms is not None:
+            delay = max(delay, min(retry_after_ms, self._longest(attempts_made)))
+        return failed_at_ms + delay
+
+    def _longest(self, attempts_made: int) -> int:
+        if attempts_made < len(self.delays_ms):
+            return self.delays_ms[attempts_made]
+        return 2 * self.delays_ms[-1]
+
+
+def _parse_delay(text: str) -> int:
+    if not _DELAY.fullmatch(text):
+        raise ValueError(
+            f"{text!r} in the retry schedule is not a duration; write a number and ms, s, m, h or d, as in 30s or 2m"
+        )
+    delay = int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
+    if not 1 <= delay <= MAX_DELAY_MS:
+        raise ValueError(f"{text!r} in the retry schedule is out of bounds; a delay is from 1ms to 30d")
+    return delay
 
 
 class Outcome(NamedTuple):

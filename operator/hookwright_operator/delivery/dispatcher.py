@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 import structlog
 
 from hookwright_operator import metrics
-from hookwright_operator.delivery.attempt_runner import AttemptRunner
+from hookwright_operator.delivery.attempt import RetrySchedule
+from hookwright_operator.delivery.attempt_runner import AttemptRunner, Observer, ResultWriter
 from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.claimer import Claimer
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.pull_waiters import PullWaiters
 from hookwright_operator.delivery.queues import EndpointQueues
-from hookwright_operator.delivery.result_writer import Observer, ResultWriter
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.registry import Endpoint

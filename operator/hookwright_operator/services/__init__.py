@@ -8,7 +8,7 @@ from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.events import Events
 from hookwright_operator.services.messages import Messages
 from hookwright_operator.services.replays import Replays
-from hookwright_operator.store.statistics import Statistics
+from hookwright_operator.store.store import Store
 from hookwright_runtime.audit import AuditLog
 
 
@@ -21,10 +21,10 @@ class IntakeServices:
     """
 
     registry: Registry
+    store: Store
     events: Events
     delivery_log: DeliveryLog
     replays: Replays
     endpoint_tester: EndpointTester
-    statistics: Statistics
     messages: Messages
     audit: AuditLog = field(default_factory=AuditLog)

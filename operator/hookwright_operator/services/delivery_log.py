@@ -1,7 +1,6 @@
-"""The delivery log of an endpoint, and the retry of one delivery by hand."""
+"""The requests of a delivery as they were sent, and its retry by hand."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,8 +8,7 @@ from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.http.sent_request import MASK, SentRequest
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.store.records import Claimed, DeliveryRecord, EventRecord, Search, State
-from hookwright_operator.store.sql import read, search
+from hookwright_operator.store.records import Claimed, DeliveryRecord, EventRecord, State
 from hookwright_operator.store.store import Store
 
 __all__ = ["MASK", "DeliveryLog", "SentRequest", "is_cursor"]
@@ -26,7 +24,7 @@ def is_cursor(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLog:
-    """The deliveries in the store."""
+    """What is more than a read of the store."""
 
     store: Store
     dispatcher: Dispatcher
@@ -39,39 +37,6 @@ class DeliveryLog:
             attributes=event.attributes,
         )  # fmt: skip
         return self.sender.requests_of(endpoint, delivery, record.attempts)
-
-    async def page(
-        self, endpoint_uid: str, *, state: State | None, limit: int, cursor: str | None
-    ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return a page of an endpoint's deliveries, newest first, and the cursor of the next page.
-
-        Args:
-            endpoint_uid: uid of the endpoint.
-            state: return only deliveries in this state.
-            limit: most deliveries to return.
-            cursor: as an earlier page returned it; `is_cursor` is true for it.
-        """
-        return await self.store.read_log(read.log, endpoint_uid, state=state, limit=limit, cursor=cursor)
-
-    async def search(
-        self, query: Search, *, limit: int, cursor: str | None
-    ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return a page of a search, newest first, and the cursor of the next page; the limits are those of `page`."""
-        return await self.store.read_log(search.page, query, limit=limit, cursor=cursor)
-
-    async def event(self, event_id: str) -> EventRecord | None:
-        """Return an event with its body, or None if the id is unknown."""
-        return await self.store.read_log(search.event, event_id)
-
-    async def deliveries_of(
-        self, event: EventRecord, endpoint_uids: Sequence[str], *, limit: int
-    ) -> tuple[Sequence[DeliveryRecord], str | None]:
-        """Return the newest deliveries of an event to some endpoints, and the cursor of a search for the others."""
-        return await self.store.read_log(search.deliveries_of, event, endpoint_uids, limit=limit)
-
-    async def find(self, delivery_id: str) -> DeliveryRecord | None:
-        """Return one delivery with its attempts."""
-        return await self.store.read_log(read.delivery, delivery_id)
 
     async def retry(self, delivery: DeliveryRecord) -> bool:
         """Make a failed or delivered delivery pending again, or a pending one due now; return False if it is discarded.

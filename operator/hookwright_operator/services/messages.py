@@ -10,14 +10,14 @@ import structlog
 from pydantic_core import to_json
 
 from hookwright_operator import metrics
+from hookwright_operator.delivery.attempt import RetrySchedule
+from hookwright_operator.delivery.attempt_runner import Observer
 from hookwright_operator.delivery.http.message_headers import message_headers
 from hookwright_operator.delivery.pull_waiters import PullWaiters
-from hookwright_operator.delivery.result_writer import Observer
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_operator.ids import take_id
 from hookwright_operator.registry import Endpoint, Registry
-from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_operator.store.store import Store
@@ -36,7 +36,6 @@ _MESSAGE_ID: Final = re.compile(r"(dlv_[0-7][0-9A-HJKMNP-TV-Z]{25})\.([0-7][0-9A
 __all__ = [
     "LEASE_ENDED",
     "LeaseId",
-    "MessageCounts",
     "Messages",
     "Nack",
     "SettledLease",
@@ -119,10 +118,6 @@ class Messages:
         """End the leases of messages that the consumer did not get, also if the caller is cancelled meanwhile."""
         await asyncio.shield(self.store.pull_leases.give_back(lease, tenant=endpoint.namespace))
         self.waiters.wake(endpoint.uid)
-
-    async def counts(self, uid: str) -> MessageCounts:
-        """Count the messages of an endpoint."""
-        return await self.store.pull_leases.counts(uid)
 
     async def _due_in(self, uid: str) -> float | None:
         due_ms = (await self.store.next_due([uid])).get(uid)

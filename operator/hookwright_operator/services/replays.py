@@ -48,22 +48,6 @@ class Replays:
             await self.store.discard(selection.endpoint_uid, DELETED_REASON)
         return replay, replay.id == new_id
 
-    async def count(self, selection: Wanted) -> tuple[int, bool]:
-        """Return how many deliveries a replay would send now, and whether these are all."""
-        return await self.store.chosen_replays.count(selection)
-
-    async def latest(self, endpoint_uid: str) -> Sequence[Replay]:
-        """Return the latest replays of an endpoint, the newest first."""
-        return await self.store.chosen_replays.of_endpoint(endpoint_uid)
-
-    async def cancel(self, replay: Replay) -> None:
-        """End a replay if it is running; deliveries that it made pending stay pending."""
-        await self.store.chosen_replays.cancel(replay.id)
-
-    async def find(self, id_: str) -> Replay | None:
-        """Return a replay by its id."""
-        return await self.store.replay(id_)
-
     async def run(self) -> None:
         """Advance the running replays of this replica's endpoints by one step each, repeatedly, until cancelled."""
         turns, pause = ReplayTurns(_OF_NAMESPACE), POLL_SECONDS

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from support.dispatcher import Plan, Watcher, locked, now_ms, open_store, subscriber
 from support.polling import until
 
+from hookwright_operator.delivery.attempt_runner import Result, ResultWriter
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.queues import EndpointQueues
-from hookwright_operator.delivery.result_writer import Result, ResultWriter
 from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.ids import delivery_id, message_id

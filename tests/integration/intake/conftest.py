@@ -16,8 +16,8 @@ from support.intake import BEGUN_MS, ORDERS, Intake, Line, Tokens, allow, await_
 from support.store_factories import Clock
 
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
 from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.intake.auth import ReviewAuth
 from hookwright_operator.services import IntakeServices
@@ -107,11 +107,11 @@ def services_of(engine: Engine) -> IntakeServices:
     assert isinstance(engine.sender, Sender)
     return IntakeServices(
         engine.registry,
+        engine.store,
         engine.events,
         DeliveryLog(engine.store, engine.dispatcher, engine.sender),
         Replays(engine.registry, engine.dispatcher, engine.store, engine.plan.clock_ms),
         EndpointTester(engine.sender, engine.store, time.time),
-        engine.store.statistics,
         messages_of(engine),
     )
 

@@ -217,7 +217,7 @@ async def test_a_replay_of_a_deleted_endpoint_ends_at_once(intake: Intake) -> No
 
     assert new
     assert await intake.engine.store.running_replays() == []
-    found = await intake.services.replays.find(replay.id)
+    found = await intake.services.store.replay(replay.id)
     assert found is not None
     assert found.state is ReplayState.CANCELLED
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.store_factories import Clock, accept_one, claimed_ids, event, held, settlement
 
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.ids import take_id
 from hookwright_operator.store.group_commit import Operation
 from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken

@@ -26,6 +26,7 @@ from hookwright_operator.intake.context import IntakeContext, access_to, hindran
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.delivery_log import MASK, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State
+from hookwright_operator.store.sql import read, search
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
 from hookwright_runtime.validation import query_of
@@ -47,8 +48,9 @@ async def page(intake: IntakeContext, request: Request, right: Right) -> HeldAns
     check_cursor(query.cursor)
     state = State(query.status) if query.status else None
     with await intake.reads.acquire(endpoint.namespace) as place:
-        log = intake.services.delivery_log
-        records, following = await log.page(endpoint.uid, state=state, limit=query.limit, cursor=query.cursor)
+        records, following = await intake.services.store.read_log(
+            read.log, endpoint.uid, state=state, limit=query.limit, cursor=query.cursor
+        )
         omits = intake.services.registry.omits_payloads(endpoint.namespace, endpoint.project)
         deliveries = [delivery_answer(record, endpoint.name, omits_payloads=omits) for record in records]
         return HeldAnswer(DeliveriesAnswer(data=deliveries, next=following).json_bytes(), place.pop_all())
@@ -89,14 +91,13 @@ async def _detailed(intake: IntakeContext, record: DeliveryRecord, endpoint: End
 
     A wait for the namespace's turn must not hold a place, because places are shared with other namespaces.
     """
-    log = intake.services.delivery_log
     omits = intake.services.registry.omits_payloads(endpoint.namespace, endpoint.project)
     with await intake.signings.acquire(endpoint.namespace):
-        event = await log.event(record.event_id)
+        event = await intake.services.store.read_log(search.event, record.event_id)
         if event is None:
             return delivery_answer(record, endpoint.name, omits_payloads=omits)
         # Up to 100 attempts are signed again, which takes 150 ms with a large body and several secrets.
-        requests = await asyncio.to_thread(log.sent, record, event, endpoint)
+        requests = await asyncio.to_thread(intake.services.delivery_log.sent, record, event, endpoint)
     pairs = zip(record.attempts, requests, strict=True)
     way: dict[str, Any] = {"method": None, "url": None} if endpoint.pulled else {"method": "POST", "url": endpoint.url}
     return DetailedDelivery(
@@ -138,7 +139,7 @@ async def _permitted_delivery(
 
 async def _find(intake: IntakeContext, request: Request) -> DeliveryRecord | None:
     delivery_id = request.path_params["id"]
-    return await intake.services.delivery_log.find(delivery_id) if _ID.fullmatch(delivery_id) else None
+    return await intake.services.store.read_log(read.delivery, delivery_id) if _ID.fullmatch(delivery_id) else None
 
 
 def check_cursor(cursor: str | None) -> None:

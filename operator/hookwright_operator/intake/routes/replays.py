@@ -40,7 +40,7 @@ async def begin(intake: IntakeContext, request: Request, right: Right) -> BegunR
     selection = _wanted(intake, body, endpoint, now_ms)
     with await intake.reads.acquire(endpoint.namespace):
         if body.dry_run:
-            total, exact = await intake.services.replays.count(selection)
+            total, exact = await intake.services.store.chosen_replays.count(selection)
             fields = _chosen(selection.choice, selection.since_ms, selection.until_ms, total, exact=exact)
             answer = BegunReplayAnswer(dry_run=True, **fields)
             return Response(answer.json_bytes(), media_type="application/json")
@@ -57,7 +57,7 @@ async def show_latest(intake: IntakeContext, request: Request, right: Right) -> 
     """Return the latest replays of an endpoint, the newest first."""
     endpoint, _ = await intake.endpoint(request, right)
     with await intake.places.acquire(endpoint.namespace):
-        replays = await intake.services.replays.latest(endpoint.uid)
+        replays = await intake.services.store.chosen_replays.of_endpoint(endpoint.uid)
     return ReplaysAnswer(data=[ReplayAnswer(**_fields(replay)) for replay in replays])
 
 
@@ -73,7 +73,7 @@ async def cancel(intake: IntakeContext, request: Request, right: Right) -> Respo
     replay = await _find(intake, request, endpoint)
     if replay.state is ReplayState.RUNNING:
         with await intake.places.acquire(endpoint.namespace):
-            await intake.services.replays.cancel(replay)
+            await intake.services.store.chosen_replays.cancel(replay.id)
         replay = await _find(intake, request, endpoint)
         if replay.state is ReplayState.CANCELLED:
             intake.audit(request, "replay.cancel", caller, endpoint, target=replay.id)
@@ -85,7 +85,7 @@ async def cancel(intake: IntakeContext, request: Request, right: Right) -> Respo
 async def _find(intake: IntakeContext, request: Request, endpoint: Endpoint) -> Replay:
     replay_id = request.path_params["replay"]
     with await intake.places.acquire(endpoint.namespace):
-        replay = await intake.services.replays.find(replay_id) if _ID.fullmatch(replay_id) else None
+        replay = await intake.services.store.replay(replay_id) if _ID.fullmatch(replay_id) else None
     if replay is None or replay.endpoint_uid != endpoint.uid:
         raise not_found(f'replay "{replay_id}" of WebhookEndpoint "{endpoint.name}"')
     return replay

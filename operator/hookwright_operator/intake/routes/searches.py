@@ -19,6 +19,7 @@ from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.intake.routes.deliveries import body_fields, check_cursor, delivery_answer
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search, State
+from hookwright_operator.store.sql import search as sql
 from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, invalid, not_found
 from hookwright_runtime.validation import query_of
@@ -38,8 +39,9 @@ async def search(intake: IntakeContext, request: Request, right: Right) -> HeldA
     conditions = query_of(DeliveryConditions, parameters)
     query = _search(conditions, namespace, endpoints)
     with await intake.reads.acquire(namespace) as place:
-        log = intake.services.delivery_log
-        records, following = await log.search(query, limit=conditions.limit, cursor=conditions.cursor)
+        records, following = await intake.services.store.read_log(
+            sql.page, query, limit=conditions.limit, cursor=conditions.cursor
+        )
         page = DeliveriesAnswer(data=_deliveries(intake, records, endpoints), next=following)
         return HeldAnswer(page.json_bytes(), place.pop_all())
 
@@ -48,12 +50,13 @@ async def show_event(intake: IntakeContext, request: Request, right: Right) -> H
     """Return one event with its newest deliveries; the namespace's turn ends when the answer is sent."""
     namespace, endpoints = await _permitted(intake, request, right)
     event_id, project = request.path_params["id"], request.query_params.get("project")
-    registry, log = intake.services.registry, intake.services.delivery_log
+    registry, store = intake.services.registry, intake.services.store
     with await intake.reads.acquire(namespace) as place:
-        event = await log.event(event_id) if _EVENT.fullmatch(event_id) else None
+        event = await store.read_log(sql.event, event_id) if _EVENT.fullmatch(event_id) else None
         if event is None or not _is_of(intake, event, namespace, project):
             raise not_found(f'event "{event_id}" in namespace "{namespace}"')
-        records, following = await log.deliveries_of(event, [endpoint.uid for endpoint in endpoints], limit=LIMIT)
+        uids = [endpoint.uid for endpoint in endpoints]
+        records, following = await store.read_log(sql.deliveries_of, event, uids, limit=LIMIT)
         optional: dict[str, Any] = {} if event.attributes is None else {"cloudevent": from_json(event.attributes)}
         answer = EventAnswer(
             id=event.id,

@@ -15,8 +15,8 @@ from hookwright_crds.documents.statistics_bodies import (
 from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import timestamp
 from hookwright_operator.intake.context import IntakeContext
-from hookwright_operator.services.messages import MessageCounts
 from hookwright_operator.store.latency_classes import percentile
+from hookwright_operator.store.message_leases import MessageCounts
 from hookwright_operator.store.records import Bucket, Series, Window
 from hookwright_runtime.problems import not_found
 from hookwright_runtime.validation import query_of
@@ -27,8 +27,8 @@ async def of_endpoint(intake: IntakeContext, request: Request, right: Right) -> 
     endpoint, _ = await intake.endpoint(request, right)
     window = _window(request)
     with await intake.reads.acquire(endpoint.namespace):
-        series = await intake.services.statistics.of(endpoint.uid, window)
-        counts = await intake.services.messages.counts(endpoint.uid) if endpoint.pulled else None
+        series = await intake.services.store.statistics.of(endpoint.uid, window)
+        counts = await intake.services.store.pull_leases.counts(endpoint.uid) if endpoint.pulled else None
     return WebhookStatisticsAnswer(**_fields(series), messages=_messages(counts) if counts else None)
 
 
@@ -41,7 +41,7 @@ async def of_project(intake: IntakeContext, request: Request, right: Right) -> S
     window = _window(request)
     uid = intake.services.registry.project_uid(namespace, project)
     with await intake.reads.acquire(namespace):
-        return StatisticsAnswer(**_fields(await intake.services.statistics.of(uid, window)))
+        return StatisticsAnswer(**_fields(await intake.services.store.statistics.of(uid, window)))
 
 
 def _window(request: Request) -> Window:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_operator.delivery.attempt import Outcome, judge
-from hookwright_operator.delivery.retry_schedule import RetrySchedule
+from hookwright_operator.delivery.attempt import Outcome, RetrySchedule, judge
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, State
 

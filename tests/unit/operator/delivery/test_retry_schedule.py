@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_operator.delivery.retry_schedule import MAX_DELAY_MS, RetrySchedule
+from hookwright_operator.delivery.attempt import MAX_DELAY_MS, RetrySchedule
 
 DEFAULT = RetrySchedule.parse("30s,2m,10m,30m,2h")
 FAILED_AT = 1_700_000_000_000
