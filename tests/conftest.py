@@ -44,8 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip the end-to-end suite unless it is named, because it needs a cluster with nodes and an image (`make e2e`)."""
-    named = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
-    return (collection_path == END_TO_END and not any(path.is_relative_to(END_TO_END) for path in named)) or None
+    paths = [(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args]
+    return (collection_path == END_TO_END and not any(path.is_relative_to(END_TO_END) for path in paths)) or None
 
 
 @pytest.fixture(scope="session")
@@ -104,8 +104,8 @@ def pytest_runtest_makereport(
 
 
 def _objects(cluster: Cluster, namespace: str) -> str:
-    listed = [
+    listings = [
         cluster.kubectl("get", kinds, "-n", namespace, "-o", "wide", check=False)
         for kinds in ("hookwright", "secrets,events")
     ]
-    return "\n".join(result.stdout + result.stderr for result in listed)
+    return "\n".join(result.stdout + result.stderr for result in listings)

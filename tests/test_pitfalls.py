@@ -26,9 +26,9 @@ def parsed(folder: str) -> Iterator[tuple[Path, ast.Module]]:
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("|")[2].strip()[:60] for row in ROWS])
 def test_every_rule_has_tests_that_exist(row: str) -> None:
     """A rule whose test was renamed or removed is not checked any more."""
-    named = TEST.findall(row)
-    assert named, f"no test is named for: {row}"
-    for path, name in named:
+    names = TEST.findall(row)
+    assert names, f"no test is named for: {row}"
+    for path, name in names:
         tree = ast.parse((ROOT / path).read_text())
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
         assert name in functions, f"{path} has no {name}"
@@ -47,14 +47,14 @@ def test_the_references_are_what_the_code_says() -> None:
 def test_handlers_are_thin_and_return_nothing() -> None:
     """Kopf stores a handler's return value in the object's status, and a long handler cannot be tested."""
     tree = ast.parse(Path(kopf_informer.__file__).read_text())
-    decorated = [
+    nodes = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.AsyncFunctionDef)
-        and any(ast.unparse(one).startswith("kopf.on.event") for one in node.decorator_list)
+        and any(ast.unparse(decorator).startswith("kopf.on.event") for decorator in node.decorator_list)
     ]
-    assert decorated
-    for handler in decorated:
+    assert nodes
+    for handler in nodes:
         assert len(handler.body) <= 3, handler.name
         assert not any(isinstance(node, ast.Return) and node.value for node in ast.walk(handler)), handler.name
 
@@ -62,15 +62,15 @@ def test_handlers_are_thin_and_return_nothing() -> None:
 def test_kopf_keeps_no_progress_in_any_object() -> None:
     """Only watches are registered, because kopf stores progress for creation, update and deletion handlers."""
     allowed = {"kopf.on.event", "kopf.on.login", "kopf.on.startup", "kopf.on.cleanup"}
-    used = set()
+    uses = set()
     for _, tree in parsed("operator/hookwright_operator"):
-        used |= {
+        uses |= {
             ast.unparse(node)
             for node in ast.walk(tree)
             if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("kopf.on.") and "." in ast.unparse(node)
         }
-    assert used
-    assert used <= allowed
+    assert uses
+    assert uses <= allowed
     assert not kopf_informer.kopf_settings().posting.enabled
 
 

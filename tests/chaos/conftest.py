@@ -84,11 +84,11 @@ def on_postgres(site: Site, url: str) -> Site:
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """Print the measured cost of the faults."""
-    told = [
+    lines = [
         f"{report.nodeid.partition('::')[2]}: {name} {value}"
         for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
         for name, value in report.user_properties
     ]
-    if told:
+    if lines:
         terminalreporter.section("what it cost")
-        terminalreporter.write("\n".join([*told, ""]))
+        terminalreporter.write("\n".join([*lines, ""]))

@@ -22,12 +22,12 @@ def main() -> None:
     """Take messages until this process is killed."""
     url, token, records, lease = sys.argv[1:]
     headers = {"Authorization": f"Bearer {Path(token).read_text()}"}
-    written = os.open(records, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    file = os.open(records, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     with httpx.Client(headers=headers, trust_env=False, timeout=30.0) as client:
         while True:
-            asked = time.time()
+            start = time.time()
             answer = client.get(url, params={"limit": 8, "wait": "1s", "lease": lease})
-            got = time.time()
+            end = time.time()
             if answer.status_code in _BUSY:
                 time.sleep(0.1)
                 continue
@@ -39,11 +39,11 @@ def main() -> None:
                     "id": message["id"],
                     "event": body["messageId"],
                     "pid": os.getpid(),
-                    "asked": asked,
-                    "got": got,
+                    "asked": start,
+                    "got": end,
                 }
                 # One write of one line: lines of several processes do not mix, and a kill leaves no part of one.
-                os.write(written, (json.dumps(record) + "\n").encode())
+                os.write(file, (json.dumps(record) + "\n").encode())
                 time.sleep(_SECONDS)
             # Without an acknowledgement, the messages are due again after their lease.
             if messages:

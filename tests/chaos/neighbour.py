@@ -53,15 +53,15 @@ class Neighbour:
 
     def lose(self, *ports: int) -> None:
         """Drop all packets to and from these ports of this host."""
-        listed = ", ".join(map(str, ports))
+        listing = ", ".join(map(str, ports))
         _run(
             *self.command,
             "nft",
             "add table inet cut;"
             "add chain inet cut out { type filter hook output priority 0; };"
             "add chain inet cut in { type filter hook input priority 0; };"
-            f"add rule inet cut out tcp dport {{ {listed} }} drop;"
-            f"add rule inet cut in tcp sport {{ {listed} }} drop",
+            f"add rule inet cut out tcp dport {{ {listing} }} drop;"
+            f"add rule inet cut in tcp sport {{ {listing} }} drop",
         )
 
     def find(self) -> None:
@@ -87,25 +87,25 @@ def neighbour() -> Iterator[Neighbour]:
         _run("ip", "-n", name, "address", "add", f"{there}/30", "dev", theirs)
         _run("ip", "-n", name, "link", "set", theirs, "up")
         _run("ip", "-n", name, "route", "add", "127.0.0.1/32", "via", here, "src", there)
-        made = Neighbour(name, there, here)
-        _run(*made.command, "sysctl", "-q", "-w", f"net/ipv4/conf/{theirs}/route_localnet=1")
+        new_neighbour = Neighbour(name, there, here)
+        _run(*new_neighbour.command, "sysctl", "-q", "-w", f"net/ipv4/conf/{theirs}/route_localnet=1")
         _run(
-            *made.command,
+            *new_neighbour.command,
             "nft",
             "add table ip loopback;"
             "add chain ip loopback out { type nat hook output priority -100; };"
             f"add rule ip loopback out ip daddr 127.0.0.1 dnat to {here}",
         )
-        yield made
+        yield new_neighbour
     finally:
         subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
 
 
 def _run(*argv: str) -> None:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 0, (
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    assert result.returncode == 0, (
         "this test needs a network namespace of its own, which takes root (or CAP_NET_ADMIN and CAP_SYS_ADMIN) on "
-        f"Linux: {' '.join(argv)} failed: {done.stderr.strip()}"
+        f"Linux: {' '.join(argv)} failed: {result.stderr.strip()}"
     )
 
 

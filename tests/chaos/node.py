@@ -28,12 +28,12 @@ def share(path: Path, lease_ms: int) -> Store:
 
 async def main(path: Path, url: str, lease_ms: int) -> None:
     """Deliver to one endpoint until SIGTERM."""
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end.set)
     plan = Plan(lease_ms=lease_ms, window=8, sweep=0.2)
     engine = await Engine.start(share(path, lease_ms), plan)
     engine.registry.put(subscriber("orders", url, timeout=lease_ms / 3000, max_in_flight=MAX_IN_FLIGHT))
-    await ended.wait()
+    await end.wait()
     await engine.stop()
 
 

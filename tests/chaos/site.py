@@ -122,13 +122,15 @@ class Site:
 
     async def start(self) -> None:
         """Start every operator, and return when all endpoints are ready."""
-        await asyncio.gather(*[asyncio.to_thread(one.start) for one in self.replicas])
+        await asyncio.gather(*[asyncio.to_thread(replica.start) for replica in self.replicas])
         await until(self._all_ready)
 
     def _all_ready(self) -> bool:
         endpoints = self.cluster.objects.list("WebhookEndpoint", self.namespace)
         conditions = [endpoint.get("status", {}).get("conditions", ()) for endpoint in endpoints]
-        return all(any(item["type"] == "Ready" and item["status"] == "True" for item in each) for each in conditions)
+        return all(
+            any(item["type"] == "Ready" and item["status"] == "True" for item in condition) for condition in conditions
+        )
 
     async def restart(self) -> None:
         """Start the operator again."""
@@ -136,9 +138,9 @@ class Site:
 
     async def close(self) -> None:
         """Stop the operators and the receivers."""
-        for one in self.replicas:
-            if one.process is not None:
-                await asyncio.to_thread(one.kill)
+        for replica in self.replicas:
+            if replica.process is not None:
+                await asyncio.to_thread(replica.kill)
         for receiver in self.receivers.values():
             await receiver.stop()
 
@@ -233,21 +235,21 @@ class Site:
 
     def tails(self) -> str:
         """Return the ends of the operators' logs."""
-        return "\n".join(f"{one.folder.name}: {one.running.tail()}" for one in self.replicas)
+        return "\n".join(f"{replica.folder.name}: {replica.running.tail()}" for replica in self.replicas)
 
     def silence(self) -> str:
         """Return the longest time without a request to an endpoint, between its first request and its last."""
-        times = [[received.at for received in one.received] for one in self.receivers.values()]
+        times = [[request.at for request in receiver.received] for receiver in self.receivers.values()]
         longest = max(later - sooner for each in times for sooner, later in pairwise(each))
         return f"an endpoint got nothing for {longest:.1f} s"
 
     def _missing(self) -> dict[str, list[str]]:
-        lost = {name: ids - arrived(self.receivers[name]) for name, ids in self.expected().items()}
-        return {name: sorted(ids)[:10] for name, ids in lost.items() if ids}
+        losses = {name: ids - arrived(self.receivers[name]) for name, ids in self.expected().items()}
+        return {name: sorted(ids)[:10] for name, ids in losses.items() if ids}
 
     def duplicates(self) -> dict[str, int]:
         """Return how many requests each endpoint got beyond one for each event."""
-        return {name: len(one.received) - len(arrived(one)) for name, one in self.receivers.items()}
+        return {name: len(receiver.received) - len(arrived(receiver)) for name, receiver in self.receivers.items()}
 
     def check_requests(self) -> None:
         """Check that every request is signed and of an accepted event, and that an event has one webhook-id."""
@@ -255,11 +257,11 @@ class Site:
         expected = self.expected()
         for name, receiver in self.receivers.items():
             secret = self.secret(name)
-            for received in receiver.received:
-                assert verdict(received.headers, received.body, [secret]) == ""
-                event = event_of(received)
+            for request in receiver.received:
+                assert verdict(request.headers, request.body, [secret]) == ""
+                event = event_of(request)
                 assert event in expected[name]
-                assert ids.setdefault(event, received.id) == received.id
+                assert ids.setdefault(event, request.id) == request.id
         assert len(set(ids.values())) == len(ids)
 
     def secret(self, endpoint: str) -> str:
@@ -276,4 +278,4 @@ def event_of(received: Received) -> str:
 
 def arrived(receiver: Receiver) -> set[str]:
     """Return the ids of the received events."""
-    return {event_of(received) for received in receiver.received}
+    return {event_of(request) for request in receiver.received}

@@ -88,4 +88,4 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
 
 def attempts(receiver: Receiver) -> Counter[str]:
     """Count the requests of each message."""
-    return Counter(received.id for received in receiver.received)
+    return Counter(request.id for request in receiver.received)

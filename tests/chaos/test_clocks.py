@@ -43,7 +43,7 @@ async def test_a_jump_forward_loses_nothing_and_repeats_nothing(
     clock.offset += 365 * 24 * HOUR_MS
     busy.open.set()
     await engine.ended("orders", 20)
-    assert sorted(int(received.body) for received in receiver.received) == list(range(20))
+    assert sorted(int(request.body) for request in receiver.received) == list(range(20))
 
 
 async def test_a_retry_that_a_jump_forward_made_due_goes_out_without_waiting_for_its_old_time(
@@ -144,4 +144,4 @@ async def test_a_backlog_outlives_a_clock_that_jumps_back_and_forth(
         await asyncio.sleep(0.05)
     clock.offset = 0
     await engine.ended("orders", 100)
-    assert sorted(int(received.body) for received in receiver.received) == list(range(100))
+    assert sorted(int(request.body) for request in receiver.received) == list(range(100))

@@ -56,8 +56,8 @@ async def test_a_backlog_of_one_endpoint_never_starves_fresh_events_of_others(
     engine: Engine, receiver: Receiver, bad: Receiver
 ) -> None:
     """New events of other endpoints arrive long before the end of a long backlog at full speed."""
-    backlogged = subscriber("backlogged", bad.url, events=frozenset({"opened"}), suspend=True, max_in_flight=64)
-    engine.registry.put(backlogged)
+    backlog = subscriber("backlogged", bad.url, events=frozenset({"opened"}), suspend=True, max_in_flight=64)
+    engine.registry.put(backlog)
     engine.registry.put(subscriber("good", receiver.url))
     for _ in range(10):
         await asyncio.gather(*(engine.post("opened") for _ in range(100)))
@@ -80,16 +80,18 @@ async def test_every_backlog_gets_its_share(database: Path, bad: Receiver) -> No
 
     bad.answer = answer
     engine = await Engine.start(database, Plan(window=4))
-    held = [subscriber(f"e-{number}", f"{bad.url}{number}", suspend=True, max_in_flight=1) for number in range(100)]
-    for endpoint in held:
+    endpoints = [
+        subscriber(f"e-{number}", f"{bad.url}{number}", suspend=True, max_in_flight=1) for number in range(100)
+    ]
+    for endpoint in endpoints:
         engine.registry.put(endpoint)
     await asyncio.gather(*(engine.post() for _ in range(10)))
-    for endpoint in held:
+    for endpoint in endpoints:
         engine.registry.put(replace(endpoint, suspend=False))
     await bad.wait_for(1000)
     first: dict[str, int] = {}
-    for place, received in enumerate(bad.received):
-        first.setdefault(received.target, place)
+    for place, request in enumerate(bad.received):
+        first.setdefault(request.target, place)
     assert len(first) == 100
     # Two claims of 64 endpoints reach all endpoints; each claim brings at most 4 deliveries per endpoint.
     assert max(first.values()) < 2 * 100 * 4, max(first.values())
@@ -101,23 +103,23 @@ async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
     database: Path, receiver: Receiver, bound: int
 ) -> None:
     """The receiver never gets more concurrent requests than allowed, also after a restart or a change."""
-    busy, most = Busy(), min(bound, 32)
+    busy, limit = Busy(), min(bound, 32)
 
     async def answer(received: Received) -> int:
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.02 if busy.peak == most else None):
+            async with asyncio.timeout(0.02 if busy.peak == limit else None):
                 await busy(received)
         return 200
 
     receiver.answer = answer
     total = 5 * bound + 20
-    for suspended in (True, False):
+    for is_suspended in (True, False):
         engine = await Engine.start(database, Plan(window=32))
-        engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, suspend=suspended))
-        if suspended:
+        engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, suspend=is_suspended))
+        if is_suspended:
             await engine.post_many(total)
             engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound))
-            await until(lambda: busy.now == most)
+            await until(lambda: busy.now == limit)
             engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound, suspend=True))
             busy.open.set()
             busy.open.clear()
@@ -125,7 +127,7 @@ async def test_max_in_flight_is_kept_over_restart_suspension_and_change(
         else:
             await engine.ended("orders", total)
         await engine.stop()
-    assert busy.peak == most
+    assert busy.peak == limit
     assert len(receiver.received) == total
 
 

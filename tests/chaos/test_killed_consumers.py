@@ -52,12 +52,12 @@ class Consumers:
     def replace_busy(self) -> None:
         """Kill the consumer that recorded the newest message, which it has most probably not acknowledged yet."""
         busy = self.taken()[-1]["pid"]
-        self.replace([one.pid for one in self.running].index(busy))
+        self.replace([process.pid for process in self.running].index(busy))
 
     def close(self) -> None:
         """Kill all consumers."""
-        for one in self.running:
-            one.kill()
+        for process in self.running:
+            process.kill()
 
     async def wait_for_more(self) -> None:
         """Return when another message is recorded; no consumer may end by itself."""
@@ -66,7 +66,7 @@ class Consumers:
         assert not self._ended(), self._ended()
 
     def _ended(self) -> str:
-        return "".join(one.tail() for one in self.running if not one.running)
+        return "".join(process.tail() for process in self.running if not process.running)
 
     def taken(self) -> list[dict[str, Any]]:
         """Return what the consumers recorded."""
@@ -103,19 +103,19 @@ async def test_killed_consumers_lose_nothing_and_share_no_message(site: Site, tm
                 else:
                     await asyncio.sleep(moments.uniform(0.0, 0.3))
                     await asyncio.to_thread(consumers.replace, moments.randrange(CONSUMERS))
-        sent = {event for event, kind in site.ledger.accepted.items() if kind == "delivered"}
+        sent_ids = {event for event, kind in site.ledger.accepted.items() if kind == "delivered"}
 
         def all_acknowledged() -> bool:
-            return _counts(site).get("delivered") == len(sent)
+            return _counts(site).get("delivered") == len(sent_ids)
 
         await asyncio.to_thread(eventually, all_acknowledged, "every message is acknowledged", PATIENCE)
     finally:
         await asyncio.to_thread(consumers.close)
     assert _counts(site).get("failed", 0) == 0
-    taken = consumers.taken()
-    assert {record["event"] for record in taken} == sent
+    messages = consumers.taken()
+    assert {record["event"] for record in messages} == sent_ids
     by_event = defaultdict(list)
-    for record in sorted(taken, key=lambda record: record["got"]):
+    for record in sorted(messages, key=lambda record: record["got"]):
         by_event[record["event"]].append(record)
     assert any(len(records) > 1 for records in by_event.values()), "no kill hit a message"
     for records in by_event.values():

@@ -57,7 +57,7 @@ async def test_sigterm_under_load_cuts_no_attempt_short_and_loses_no_202(
             began = time.monotonic()
             assert await asyncio.to_thread(site.operator.stop) == 0
             assert time.monotonic() - began < 20
-            requests = {(received.id, name) for name, one in site.receivers.items() for received in one.received}
+            requests = {(request.id, name) for name, one in site.receivers.items() for request in one.received}
             assert recorded(site) == len(requests), "an attempt that reached its receiver is not recorded as delivered"
             await site.restart()
     await site.all_arrived()

@@ -64,25 +64,25 @@ async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
 
     receiver.answer = takes_a_while
     await fill(database, receiver.url, 200)
-    paused = run(processes, database, receiver.url)
+    paused_replica = run(processes, database, receiver.url)
     await receiver.wait_for(10)
-    await pause(paused, database)
+    await pause(paused_replica, database)
     stopped_at = len(receiver.received)
-    other = run(processes, database, receiver.url)
+    second = run(processes, database, receiver.url)
     try:
         await until(lambda: len(numbers(receiver)) == 200)
     finally:
-        paused.send_signal(signal.SIGCONT)
-    arrived = len(receiver.received)
+        paused_replica.send_signal(signal.SIGCONT)
+    count = len(receiver.received)
     await asyncio.sleep(1.0)  # time in which the paused replica would send its former claims
-    late = [int(received.body) for received in receiver.received[arrived:]]
+    late = [int(request.body) for request in receiver.received[count:]]
     # Attempts begin in the order of the numbers, this many at a time.
     assert all(number < stopped_at + node.MAX_IN_FLIGHT for number in late), f"it sent what another had taken: {late}"
     assert stopped_at < 200
-    repeated = [number for number, times in numbers(receiver).items() if times > 1]
-    assert len(repeated) <= UNSETTLED, repeated
-    assert await asyncio.to_thread(paused.stop) == 0
-    assert await asyncio.to_thread(other.stop) == 0
+    repetitions = [number for number, times in numbers(receiver).items() if times > 1]
+    assert len(repetitions) <= UNSETTLED, repetitions
+    assert await asyncio.to_thread(paused_replica.stop) == 0
+    assert await asyncio.to_thread(second.stop) == 0
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ async def test_what_a_killed_instance_held_is_taken_over_by_a_living_one(
 
     receiver.answer = takes_a_while
     await fill(database, receiver.url, 100)
-    killed, living = (run(processes, database, receiver.url) for _ in range(2))
+    victim, living = (run(processes, database, receiver.url) for _ in range(2))
     await receiver.wait_for(20)
-    killed.kill()
+    victim.kill()
     await until(lambda: len(numbers(receiver)) == 100)
     assert sum(numbers(receiver).values()) - 100 <= UNSETTLED
     assert await asyncio.to_thread(living.stop) == 0
@@ -113,12 +113,12 @@ async def test_two_living_instances_never_share_a_delivery(
     await fill(database, receiver.url, 200)
     # A claim lease and a timeout that no busy machine exceeds, because an expired claim or a retry would repeat a
     # delivery.
-    both = [run(processes, database, receiver.url, lease_ms=60_000) for _ in range(2)]
+    replicas = [run(processes, database, receiver.url, lease_ms=60_000) for _ in range(2)]
     # SIGTERM before the handler is installed ends Python at once, and then the test proves nothing.
     await until(lambda: living(database) == 2)
     await until(lambda: len(numbers(receiver)) == 200)
-    for one in both:
-        assert await asyncio.to_thread(one.stop) == 0
+    for replica in replicas:
+        assert await asyncio.to_thread(replica.stop) == 0
     assert set(numbers(receiver).values()) == {1}
 
 
@@ -146,4 +146,4 @@ async def pause(process: ChildProcess, database: Path) -> None:
 
 def numbers(receiver: Receiver) -> Counter[int]:
     """Count the requests of each event, by its number."""
-    return Counter(int(received.body) for received in receiver.received)
+    return Counter(int(request.body) for request in receiver.received)

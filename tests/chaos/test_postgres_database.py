@@ -40,17 +40,17 @@ async def test_a_restart_of_the_database_costs_seconds_and_no_event(
     await site.start()
     processes = [one.running for one in site.replicas]
     async with site.load(rate=100):
-        for left in reversed(range(10 if long else 1)):
+        for countdown in reversed(range(10 if long else 1)):
             await site.more_accepted(50)
-            ended = time.monotonic()
+            end = time.monotonic()
             await asyncio.to_thread(postgres.stop, immediate=how == "immediate")
             await site.refused(3)
-            if long and not left:
+            if long and not countdown:
                 await asyncio.sleep(LEASE_SECONDS + 5)  # it stays down
             await asyncio.to_thread(postgres.start)
             up = time.monotonic()
             await site.more_accepted(1)
-            record_property("away", f"{up - ended:.1f} s, then {time.monotonic() - up:.1f} s until the next 202")
+            record_property("away", f"{up - end:.1f} s, then {time.monotonic() - up:.1f} s until the next 202")
             await site.more_accepted(20)
     # The first living replica takes over the other's deliveries, whose results could not be stored.
     await site.arrived_once(repeated=UNSETTLED if long else 0)
@@ -76,17 +76,17 @@ async def test_a_failover_to_a_synchronous_standby_loses_nothing_that_was_answer
         async with site.load(rate=100):
             for number in range(6 if long else 1):
                 await site.more_accepted(50)
-                killed = time.monotonic()
+                kill_time = time.monotonic()
                 primary.kill()
                 await site.refused(1)
                 began = time.monotonic()
                 await asyncio.to_thread(standby.promote)
-                promoted = time.monotonic()
+                end = time.monotonic()
                 await site.more_accepted(1)
                 record_property(
                     "failover",
-                    f"{began - killed:.1f} s until it began, {promoted - began:.1f} s to promote,"
-                    f" {time.monotonic() - promoted:.1f} s until the next 202",
+                    f"{began - kill_time:.1f} s until it began, {end - began:.1f} s to promote,"
+                    f" {time.monotonic() - end:.1f} s until the next 202",
                 )
                 await asyncio.to_thread(primary.remove)
                 primary, standby = standby, primary
@@ -122,10 +122,10 @@ async def test_nothing_is_answered_202_that_the_synchronous_standby_does_not_hav
                 await site.more_accepted(50)
                 line.flowing.clear()
                 await site.refused(1)
-                accepted = len(site.ledger.accepted)
+                count_before = len(site.ledger.accepted)
                 # Time for all timeouts: statements at the server, commits here.
                 await asyncio.sleep(60 if long else 1)
-                assert len(site.ledger.accepted) == accepted
+                assert len(site.ledger.accepted) == count_before
                 postgres.kill()
                 line.close()
                 await asyncio.to_thread(standby.promote)
@@ -148,9 +148,9 @@ async def test_a_table_that_somebody_has_locked_is_a_503_and_passes(
         await site.more_accepted(50)
         async with locked(postgres_url):
             await site.refused(1)
-            accepted = len(site.ledger.accepted)
+            count_before = len(site.ledger.accepted)
             await asyncio.sleep(LEASE_SECONDS + 10 if long else 0)  # the lock continues
-            assert len(site.ledger.accepted) == accepted
+            assert len(site.ledger.accepted) == count_before
         await site.more_accepted(20)
     await site.arrived_once()
 

@@ -28,7 +28,7 @@ async def site(site: Site, postgres_url: str) -> Site:
 
 def most_at_once(site: Site) -> int:
     """Return the highest number of concurrent requests of an endpoint."""
-    return max(one.answer.peak for one in site.receivers.values() if isinstance(one.answer, Crowd))
+    return max(receiver.answer.peak for receiver in site.receivers.values() if isinstance(receiver.answer, Crowd))
 
 
 async def test_sigkill_of_either_replica_at_any_moment_loses_nothing(
@@ -50,10 +50,10 @@ async def test_sigkill_of_either_replica_at_any_moment_loses_nothing(
     await site.all_arrived()
     record_property("at most", site.silence())
     await asyncio.to_thread(site.check_requests)
-    repeated = site.duplicates()
+    repetitions = site.duplicates()
     record_property("events", len(site.ledger.accepted))
-    record_property("repeated", repeated)
-    assert all(many <= UNSETTLED * kills for many in repeated.values()), repeated
+    record_property("repeated", repetitions)
+    assert all(many <= UNSETTLED * kills for many in repetitions.values()), repetitions
     assert most_at_once(site) <= MAX_IN_FLIGHT
     assert len(site.ledger.accepted) >= 20 * kills
 
@@ -75,8 +75,8 @@ async def test_what_a_replica_had_that_never_comes_back_is_taken_over_when_its_l
     await site.all_arrived(within=lease + 30)
     record_property("at most", site.silence())
     await asyncio.to_thread(site.check_requests)
-    repeated = site.duplicates()
-    assert all(many <= UNSETTLED for many in repeated.values()), repeated
+    repetitions = site.duplicates()
+    assert all(many <= UNSETTLED for many in repetitions.values()), repetitions
     assert most_at_once(site) <= MAX_IN_FLIGHT
 
 
@@ -92,5 +92,5 @@ async def test_sigterm_of_a_replica_hands_its_endpoints_over_at_once(site: Site,
     record_property("at most", site.silence())
     await asyncio.to_thread(site.check_requests)
     assert set(site.duplicates().values()) == {0}
-    assert {event for one in site.receivers.values() for event in arrived(one)} == set(site.ledger.accepted)
+    assert {event for receiver in site.receivers.values() for event in arrived(receiver)} == set(site.ledger.accepted)
     assert most_at_once(site) <= MAX_IN_FLIGHT

@@ -125,8 +125,8 @@ async def test_a_replica_that_loses_the_database_and_still_reaches_receivers_sta
         await asyncio.to_thread(site.check_requests)
         await site.close()
     assert max(crowd.peak for crowd in crowds) <= MAX_IN_FLIGHT
-    repeated = site.duplicates()
-    record_property("repeated", repeated)
+    repetitions = site.duplicates()
+    record_property("repeated", repetitions)
     # Within its claim lease the replica stores its results; after it, the other replica repeats attempts without a
     # result.
-    assert all(many <= (UNSETTLED if long else 0) for many in repeated.values()), repeated
+    assert all(many <= (UNSETTLED if long else 0) for many in repetitions.values()), repetitions

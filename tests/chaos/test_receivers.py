@@ -57,10 +57,12 @@ def check_failed(record: DeliveryRecord, status: int, words: str) -> None:
 async def test_every_fault_is_recorded_with_each_attempt_and_ends_as_failed(engine: Engine, receiver: Receiver) -> None:
     """All faults at once do not affect a healthy receiver in the same project."""
     async with AsyncExitStack() as stack:
-        served = {name: await stack.enter_async_context(serve(behaviour)) for name, (behaviour, _, _) in FAULTS.items()}
-        for name, one in served.items():
+        servers = {
+            name: await stack.enter_async_context(serve(behaviour)) for name, (behaviour, _, _) in FAULTS.items()
+        }
+        for name, server in servers.items():
             timeout = TIMEOUT if "timed out" in FAULTS[name][2] else 20
-            engine.registry.put(subscriber(name, one.url, timeout=timeout))
+            engine.registry.put(subscriber(name, server.url, timeout=timeout))
         engine.registry.put(subscriber("well", receiver.url))
         await engine.post(body=b"1")
         for name in FAULTS:
@@ -68,7 +70,7 @@ async def test_every_fault_is_recorded_with_each_attempt_and_ends_as_failed(engi
         for name, (_, status, words) in FAULTS.items():
             [record] = await engine.log(name)
             check_failed(record, status, words)
-            assert served[name].connections == 3, f"{name} saw an attempt that is not recorded, or one fewer"
+            assert servers[name].connections == 3, f"{name} saw an attempt that is not recorded, or one fewer"
     assert (await engine.counts("well")).delivered == 1
 
 
@@ -92,7 +94,7 @@ async def test_a_receiver_that_comes_back_gets_everything_once(engine: Engine, r
     await receiver.start()
     await engine.ended("orders", 6)
     assert (await engine.counts("orders")).delivered == 6
-    assert len({received.id for received in receiver.received}) == len(receiver.received) == 6
+    assert len({request.id for request in receiver.received}) == len(receiver.received) == 6
 
 
 async def test_a_429_with_retry_after_is_left_alone_for_that_long(database: Path, receiver: Receiver) -> None:

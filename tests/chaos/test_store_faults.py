@@ -43,9 +43,9 @@ async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(
     async with site.load(rate=50):
         with full_disk(site.operator.running.pid, database):
             await site.refused(20)
-            accepted = len(site.ledger.accepted)
+            count_before = len(site.ledger.accepted)
             await asyncio.sleep(1)  # time in which the disk stays full
-            assert len(site.ledger.accepted) == accepted
+            assert len(site.ledger.accepted) == count_before
     await site.all_arrived()
     site.check_requests()
     assert set(site.ledger.refusals) == {"503"}
@@ -67,8 +67,8 @@ async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site)
         await until(lambda: len(site.ledger.accepted) >= 20)
         async with locked(site.operator.folder / "hookwright.db"):
             await site.refused(3)
-        accepted = len(site.ledger.accepted)
-        await until(lambda: len(site.ledger.accepted) > accepted + 20)
+        count_before = len(site.ledger.accepted)
+        await until(lambda: len(site.ledger.accepted) > count_before + 20)
     await site.all_arrived()
     site.check_requests()
     assert set(site.ledger.refusals) == {"503"}
@@ -94,7 +94,7 @@ async def test_a_store_that_goes_in_the_middle_of_settling_costs_no_second_attem
                 await engine.post(body=b"99")
             clock.offset += 2 * plan.lease_ms
         await engine.ended("orders", 12)
-        assert sorted(int(received.body) for received in receiver.received) == list(range(12))
+        assert sorted(int(request.body) for request in receiver.received) == list(range(12))
         assert all(len(record.attempts) == 1 for record in await engine.log("orders"))
     finally:
         await engine.stop()

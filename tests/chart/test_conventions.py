@@ -38,10 +38,10 @@ DIGEST = "sha256:" + "a" * 64
 def test_every_pod_has_the_chosen_image(chart: Chart, values: Object, image: str) -> None:
     """Registry, tag and digest apply to the Deployments, the uninstall Job and the test pod."""
     objects = chart.objects(values)
-    pods = [one["spec"]["template"]["spec"] for one in of_kind(objects, "Deployment", "Job")]
-    pods += [one["spec"] for one in of_kind(objects, "Pod")]
+    pods = [document["spec"]["template"]["spec"] for document in of_kind(objects, "Deployment", "Job")]
+    pods += [document["spec"] for document in of_kind(objects, "Pod")]
     assert len(pods) == 4
-    assert {one["image"] for pod in pods for one in pod["containers"]} == {image}
+    assert {document["image"] for pod in pods for document in pod["containers"]} == {image}
 
 
 def test_a_digest_that_is_none_is_refused(chart: Chart) -> None:
@@ -55,15 +55,15 @@ def test_the_extra_parts_are_in_the_pods(chart: Chart) -> None:
     for component in ("operator", "delivery", "api"):
         deployment = named(objects, "Deployment", f"hookwright-{component}")["spec"]
         pod = deployment["template"]["spec"]
-        own, added = pod["containers"]
+        identity, added = pod["containers"]
         assert deployment["revisionHistoryLimit"] == EXTRAS["revisionHistoryLimit"]
-        assert (own["name"], added) == (component, EXTRAS["extraContainers"][0])
-        assert own["envFrom"] == EXTRAS["envFrom"]
-        assert EXTRAS["extraVolumeMounts"][0] in own["volumeMounts"]
+        assert (identity["name"], added) == (component, EXTRAS["extraContainers"][0])
+        assert identity["envFrom"] == EXTRAS["envFrom"]
+        assert EXTRAS["extraVolumeMounts"][0] in identity["volumeMounts"]
         assert EXTRAS["extraVolumes"][0] in pod["volumes"]
         for name in ("dnsConfig", "hostAliases", "runtimeClassName"):
             assert pod[name] == EXTRAS[name]
-        assert {mount["name"] for mount in own["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+        assert {mount["name"] for mount in identity["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
 
 def test_delivery_can_have_its_own_parts(chart: Chart) -> None:
@@ -87,12 +87,12 @@ def test_the_certificates_of_the_database_are_mounted_where_the_database_is_used
     """The API has no database, so its pods do not get the key."""
     values = {"database": {"existingSecret": {"name": "store"}, "certificates": {"secret": "store-tls"}}}
     objects = chart.objects({**values, "delivery": {"separate": True}})
-    mounted = {
+    mounts = {
         component: "/etc/hookwright/database"
-        in {one["mountPath"] for one in container(objects, component)["volumeMounts"]}
+        in {mount["mountPath"] for mount in container(objects, component)["volumeMounts"]}
         for component in ("operator", "delivery", "api")
     }
-    assert mounted == {"operator": True, "delivery": True, "api": False}
+    assert mounts == {"operator": True, "delivery": True, "api": False}
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_openshift_chooses_the_user_of_the_pods(
     chart: Chart, values: Object, arguments: tuple[str, ...], *, fixed: bool
 ) -> None:
     """OpenShift's restricted-v2 refuses pods with a fixed user or group; the rest of the context stays."""
-    done = chart.run("template", "hookwright", str(CHART), *arguments, values=values)
-    assert done.returncode == 0, done.stderr
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
-    pods = [one["spec"]["template"]["spec"] for one in of_kind(objects, "Deployment", "Job")]
-    pods += [one["spec"] for one in of_kind(objects, "Pod")]
+    result = chart.run("template", "hookwright", str(CHART), *arguments, values=values)
+    assert result.returncode == 0, result.stderr
+    objects = [document for document in yaml.safe_load_all(result.stdout) if document]
+    pods = [document["spec"]["template"]["spec"] for document in of_kind(objects, "Deployment", "Job")]
+    pods += [document["spec"] for document in of_kind(objects, "Pod")]
     for pod in pods:
         context = pod["securityContext"]
         assert context["runAsNonRoot"] is True
@@ -123,18 +123,18 @@ def test_openshift_chooses_the_user_of_the_pods(
 def test_every_pod_is_scraped_once_by_a_pod_monitor() -> None:
     """Each PodMonitor selects the pods of one Deployment, and names a port of its container."""
     objects = golden("replicas")
-    selected = []
+    selection = []
     for monitor in of_kind(objects, "PodMonitor"):
         (deployment,) = [
-            one
-            for one in of_kind(objects, "Deployment")
-            if monitor["spec"]["selector"] == {"matchLabels": one["spec"]["selector"]["matchLabels"]}
+            document
+            for document in of_kind(objects, "Deployment")
+            if monitor["spec"]["selector"] == {"matchLabels": document["spec"]["selector"]["matchLabels"]}
         ]
-        (own,) = deployment["spec"]["template"]["spec"]["containers"]
+        (identity,) = deployment["spec"]["template"]["spec"]["containers"]
         (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-        assert endpoint["port"] in {port["name"] for port in own["ports"]}
-        selected.append(deployment["metadata"]["name"])
-    assert sorted(selected) == sorted(one["metadata"]["name"] for one in of_kind(objects, "Deployment"))
+        assert endpoint["port"] in {port["name"] for port in identity["ports"]}
+        selection.append(deployment["metadata"]["name"])
+    assert sorted(selection) == sorted(document["metadata"]["name"] for document in of_kind(objects, "Deployment"))
 
 
 def test_an_extra_object_is_rendered_with_the_release(chart: Chart) -> None:
@@ -175,17 +175,19 @@ def _test_pod(layout: str) -> list[str]:
 def test_helm_test_asks_every_part_of_the_installation() -> None:
     """Its URLs name existing Services and ports, and the policies allow its pod."""
     objects = golden("separate")
-    asked = {tuple(url.removeprefix("http://").removesuffix("/readyz").split(":")) for url in _test_pod("separate")[2:]}
-    served = {
+    addresses = {
+        tuple(url.removeprefix("http://").removesuffix("/readyz").split(":")) for url in _test_pod("separate")[2:]
+    }
+    service_ports = {
         (service["metadata"]["name"], str(port["port"]))
         for service in of_kind(objects, "Service")
         for port in service["spec"]["ports"]
         if port["name"] == "metrics"
     }
-    assert asked == served
+    assert addresses == service_ports
     (pod,) = of_kind(objects, "Pod")
     for policy in of_kind(objects, "NetworkPolicy"):
-        (rule,) = [one for one in policy["spec"]["ingress"] if one["ports"][0]["port"] == "health"]
+        (rule,) = [item for item in policy["spec"]["ingress"] if item["ports"][0]["port"] == "health"]
         peers = [peer["podSelector"]["matchLabels"].items() for peer in rule["from"] if "podSelector" in peer]
         assert any(labels <= pod["metadata"]["labels"].items() for labels in peers)
 
@@ -194,14 +196,14 @@ def test_helm_test_asks_every_part_of_the_installation() -> None:
 def test_helm_test_fails_if_a_part_is_not_ready(status: int, code: int) -> None:
     """The program prints the reason that the part gives."""
     program = _test_pod("default")[0]
-    with answering(200) as good, answering(status) as other:
-        done = subprocess.run(
-            [sys.executable, "-c", program, "0", good, other], capture_output=True, text=True, timeout=30, check=False
+    with answering(200) as good, answering(status) as context:
+        result = subprocess.run(
+            [sys.executable, "-c", program, "0", good, context], capture_output=True, text=True, timeout=30, check=False
         )
-    assert done.returncode == code, done.stderr
-    assert f"{good}: 200\n" in done.stdout
-    assert f"{other}: {status}" in done.stdout
-    assert ("store: away" in done.stdout) is (status == 503)
+    assert result.returncode == code, result.stderr
+    assert f"{good}: 200\n" in result.stdout
+    assert f"{context}: {status}" in result.stdout
+    assert ("store: away" in result.stdout) is (status == 503)
 
 
 def test_two_installations_have_no_object_in_common(chart: Chart) -> None:
@@ -210,9 +212,14 @@ def test_two_installations_have_no_object_in_common(chart: Chart) -> None:
     second = {"settings": {"watchNamespaces": ["globex"]}, "crds": {"enabled": False}}
     names = []
     for release, namespace, values in (("hookwright", "hooks", first), ("hookwright-eu", "hooks-eu", second)):
-        done = chart.run("template", release, str(CHART), "--namespace", namespace, values=values)
-        objects = [one for one in yaml.safe_load_all(done.stdout) if one]
-        names.append({(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in objects})
+        result = chart.run("template", release, str(CHART), "--namespace", namespace, values=values)
+        objects = [document for document in yaml.safe_load_all(result.stdout) if document]
+        names.append(
+            {
+                (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"])
+                for document in objects
+            }
+        )
     assert names[0]
     assert not names[0] & names[1]
 
@@ -220,8 +227,10 @@ def test_two_installations_have_no_object_in_common(chart: Chart) -> None:
 def test_the_catalogue_lists_the_kinds(chart: Chart) -> None:
     """Artifact Hub shows the kinds of the annotation, and the chart installs the same."""
     annotations = yaml.safe_load((CHART / "Chart.yaml").read_text())["annotations"]
-    listed = {(one["name"], one["kind"], one["version"]) for one in yaml.safe_load(annotations["artifacthub.io/crds"])}
-    assert listed == {
+    crds = {
+        (item["name"], item["kind"], item["version"]) for item in yaml.safe_load(annotations["artifacthub.io/crds"])
+    }
+    assert crds == {
         (crd["metadata"]["name"], crd["spec"]["names"]["kind"], version["name"])
         for crd in of_kind(chart.objects(), "CustomResourceDefinition")
         for version in crd["spec"]["versions"]
@@ -240,17 +249,17 @@ def test_the_notes_create_objects_only_where_the_operator_serves_them(chart: Cha
 
 def test_the_printed_port_forwards_name_a_port_of_the_service(chart: Chart) -> None:
     """A reader forwards a port that the Service of the API has."""
-    ports = {one["port"] for one in named(chart.objects(), "Service", "hookwright-api")["spec"]["ports"]}
+    ports = {document["port"] for document in named(chart.objects(), "Service", "hookwright-api")["spec"]["ports"]}
     texts = [page.read_text() for page in (ROOT / "docs").glob("*.md")]
-    printed = [port for text in texts for port in re.findall(r"port-forward service/hookwright-api \d+:(\d+)", text)]
-    assert printed
-    assert {int(port) for port in printed} <= ports
+    output = [port for text in texts for port in re.findall(r"port-forward service/hookwright-api \d+:(\d+)", text)]
+    assert output
+    assert {int(port) for port in output} <= ports
 
 
 @pytest.mark.parametrize("name", ["default", "separate"])
 def test_temporary_files_have_a_bound(name: str) -> None:
     """A process that fills ``/tmp`` loses its own pod, and not the other pods of its node."""
-    pods = [one["spec"]["template"]["spec"] for one in of_kind(golden(name), "Deployment")]
+    pods = [document["spec"]["template"]["spec"] for document in of_kind(golden(name), "Deployment")]
     temporary = [volume["emptyDir"] for pod in pods for volume in pod["volumes"] if volume["name"] == "tmp"]
     assert len(temporary) == len(pods) > 1
     assert all(volume["sizeLimit"] == "64Mi" for volume in temporary)

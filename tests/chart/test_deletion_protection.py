@@ -54,14 +54,14 @@ class Objects:
         """Return kubectl's error for a deletion that must be refused, as soon as the policy is in force."""
 
         def denied() -> str:
-            done = self.kubectl("delete", kind, name, "--dry-run=server", check=False)
-            return done.stderr if done.returncode else ""
+            result = self.kubectl("delete", kind, name, "--dry-run=server", check=False)
+            return result.stderr if result.returncode else ""
 
         eventually(lambda: bool(denied()), f"deletion of {kind} {name} refused")
-        done = self.kubectl("delete", kind, name, check=False)
-        assert done.returncode != 0
+        result = self.kubectl("delete", kind, name, check=False)
+        assert result.returncode != 0
         assert self.cluster.objects.get(kind, name, self.namespace)
-        return done.stderr
+        return result.stderr
 
     def _create(self, kind: str, fields: dict[str, object]) -> None:
         self.cluster.objects.apply({"apiVersion": VERSION, "kind": kind, **fields}, namespace=self.namespace)
@@ -97,11 +97,11 @@ def test_a_protected_endpoint_with_pending_deliveries_is_not_deleted(objects: Ob
     """The refusal names the object, the deliveries, and the command after which the deletion succeeds."""
     objects.project()
     objects.endpoint("orders", pending=7, protected="true")
-    told = objects.refusal("webhookendpoint", "orders")
-    assert f"WebhookEndpoint orders in namespace {objects.namespace} is protected" in told
-    assert "has 7 pending deliveries" in told
+    text = objects.refusal("webhookendpoint", "orders")
+    assert f"WebhookEndpoint orders in namespace {objects.namespace} is protected" in text
+    assert "has 7 pending deliveries" in text
     command = f"kubectl annotate hwep -n {objects.namespace} orders {ANNOTATION}-"
-    assert f"To delete it anyway: {command}" in told
+    assert f"To delete it anyway: {command}" in text
     objects.cluster.kubectl(*command.split()[1:])
     objects.kubectl("delete", "hwep", "orders")
 
@@ -132,10 +132,10 @@ def test_a_protected_project_is_kept_while_one_of_its_endpoints_has_pending_deli
     objects.endpoint("orders", pending=2)
     objects.project("other", protected="true")
     objects.endpoint("invoices", pending=0, project="other")
-    told = objects.refusal("project", "billing")
-    assert f"Project billing in namespace {objects.namespace} is protected" in told
-    assert "WebhookEndpoint orders has 2 pending deliveries" in told
-    assert f"kubectl annotate hwproj -n {objects.namespace} billing {ANNOTATION}-" in told
+    text = objects.refusal("project", "billing")
+    assert f"Project billing in namespace {objects.namespace} is protected" in text
+    assert "WebhookEndpoint orders has 2 pending deliveries" in text
+    assert f"kubectl annotate hwproj -n {objects.namespace} billing {ANNOTATION}-" in text
     objects.kubectl("delete", "hwproj", "other")
     objects.pending("orders", 0)
     eventually(
@@ -175,9 +175,9 @@ def test_a_collection_is_deleted_except_the_protected_objects(objects: Objects) 
     objects.project()
     objects.endpoint("orders", pending=7, protected="true")
     path = f"/apis/hookwright.dev/v1alpha1/namespaces/{objects.namespace}/webhookendpoints"
-    done = objects.cluster.kubectl("delete", "--raw", path, check=False)
-    assert done.returncode != 0
-    assert "is protected by the annotation" in done.stderr
+    result = objects.cluster.kubectl("delete", "--raw", path, check=False)
+    assert result.returncode != 0
+    assert "is protected by the annotation" in result.stderr
     assert "orders" in objects.kubectl("get", "hwep", "-o", "name").stdout
 
 

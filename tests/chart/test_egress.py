@@ -36,7 +36,7 @@ def _holds(peer: Any, address: str) -> bool:
     return (
         block is not None
         and ip_address(address) in ip_network(block["cidr"])
-        and not any(ip_address(address) in ip_network(one) for one in block.get("except", ()))
+        and not any(ip_address(address) in ip_network(network) for network in block.get("except", ()))
     )
 
 
@@ -44,14 +44,14 @@ def _holds(peer: Any, address: str) -> bool:
 def test_no_special_range_that_the_guard_refuses_is_reached_by_a_delivery(layout: str) -> None:
     """The first and the last address of each range are not reachable, at a port that is not the API server's."""
     rules = egress(golden(layout), "operator")
-    reached = [
+    addresses = [
         str(address)
         for network in special_networks()
         for address in (network[0], network[-1])
         if reaches(rules, str(address), 8080)
     ]
     # The well-known NAT64 prefix leads to public IPv4 addresses; its special ones are refused one by one.
-    assert reached == []
+    assert addresses == []
     for network in special_networks():
         if isinstance(network, IPv4Network):
             assert not reaches(rules, str(ip_address("64:ff9b::") + int(network[-1])), 8080), network
@@ -80,7 +80,7 @@ def test_the_wall_stands_unless_private_receivers_are_allowed(
 ) -> None:
     """`auto` follows the settings; true and false override them."""
     objects = chart.objects(values)
-    assert {one for one in ("operator", "api") if egress(objects, one) is not None} == restricted
+    assert {component for component in ("operator", "api") if egress(objects, component) is not None} == restricted
 
 
 def test_allowed_and_denied_networks_are_in_the_wall(chart: Chart) -> None:
@@ -158,11 +158,11 @@ def test_more_rules_are_added(chart: Chart) -> None:
 @pytest.fixture
 def api_server_port(control_plane: Cluster) -> Iterator[int]:
     """Yield the port of the API servers that the cluster shows; on loopback an API server does not show itself."""
-    found = control_plane.kubectl("get", *SLICE, "-o", "jsonpath={.ports[*].port}", check=False)
-    if found.returncode == 0:
-        yield int(found.stdout)
+    result = control_plane.kubectl("get", *SLICE, "-o", "jsonpath={.ports[*].port}", check=False)
+    if result.returncode == 0:
+        yield int(result.stdout)
         return
-    shown = {
+    endpoint_slice = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {"name": "kubernetes", "namespace": "default"},
@@ -170,7 +170,7 @@ def api_server_port(control_plane: Cluster) -> Iterator[int]:
         "endpoints": [{"addresses": ["10.3.0.9"]}],
         "ports": [{"name": "https", "port": 6444, "protocol": "TCP"}],
     }
-    control_plane.kubectl("create", "-f", "-", stdin=yaml.safe_dump(shown))
+    control_plane.kubectl("create", "-f", "-", stdin=yaml.safe_dump(endpoint_slice))
     yield 6444
     control_plane.kubectl("delete", *SLICE)
 
@@ -183,9 +183,9 @@ def test_the_ports_of_the_api_server_come_from_the_cluster_that_helm_installs_in
     connection = ("--kubeconfig", str(control_plane.kubeconfig), "--dry-run=server")
     # The cluster may have the CRDs and the roles of other tests, and another release must not adopt them.
     values = {"crds": {"enabled": False}, "fullnameOverride": "wall"}
-    done = chart.run("template", "wall", str(CHART), *connection, values=values)
-    assert done.returncode == 0, done.stderr
-    rules = egress([one for one in yaml.safe_load_all(done.stdout) if one], "operator", name="wall")
+    result = chart.run("template", "wall", str(CHART), *connection, values=values)
+    assert result.returncode == 0, result.stderr
+    rules = egress([document for document in yaml.safe_load_all(result.stdout) if document], "operator", name="wall")
     assert reaches(rules, "10.3.0.1", api_server_port)
     assert reaches(rules, service.stdout, 443)
     assert reaches(rules, "10.3.0.1", 443) is (api_server_port == 443)

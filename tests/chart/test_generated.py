@@ -33,9 +33,9 @@ def test_a_stale_file_and_a_stray_one_are_noticed(tmp_path: Path, capsys: pytest
     stale.write_text(stale.read_text().replace("  window: 64\n", "  window: 65\n"))
     stray.write_text("")
     assert check(tmp_path, expected) == 1
-    told = capsys.readouterr().err
-    assert "+  window: 64" in told
-    assert "stray.yaml" in told
+    output = capsys.readouterr().err
+    assert "+  window: 64" in output
+    assert "stray.yaml" in output
     write(tmp_path, expected)
     assert check(tmp_path, expected) == 0
 

@@ -28,22 +28,22 @@ def _pins(path: Path) -> dict[str, set[str]]:
 
 def _closure(requirements: list[str]) -> set[str]:
     """Return every package that requirements need in this environment, extras included."""
-    found: set[str] = set()
-    seen: set[tuple[str, frozenset[str]]] = set()
+    distributions: set[str] = set()
+    names: set[tuple[str, frozenset[str]]] = set()
     waiting = [Requirement(text) for text in requirements]
     while waiting:
-        needed = waiting.pop()
-        key = (canonicalize_name(needed.name), frozenset(needed.extras))
-        if key in seen:
+        need = waiting.pop()
+        key = (canonicalize_name(need.name), frozenset(need.extras))
+        if key in names:
             continue
-        seen.add(key)
-        found.add(key[0])
-        for text in requires(needed.name) or ():
+        names.add(key)
+        distributions.add(key[0])
+        for text in requires(need.name) or ():
             further = Requirement(text)
-            extras = needed.extras or {""}
+            extras = need.extras or {""}
             if further.marker is None or any(further.marker.evaluate({"extra": extra}) for extra in extras):
                 waiting.append(further)
-    return found
+    return distributions
 
 
 def _project() -> dict[str, list[str]]:
@@ -84,14 +84,14 @@ def test_the_base_image_is_pinned_by_digest() -> None:
 
 def test_every_action_of_the_workflows_is_pinned_by_commit() -> None:
     """A tag can be moved to another commit; a comment names the version for people."""
-    used = [
+    uses = [
         line.partition("uses: ")[2]
         for path in (ROOT / ".github" / "workflows").glob("*.yaml")
         for line in path.read_text().splitlines()
         if "uses: " in line
     ]
-    assert len(used) > 10
-    assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
+    assert len(uses) > 10
+    assert [one for one in uses if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
 
 
 def test_every_install_is_pinned_or_offline() -> None:

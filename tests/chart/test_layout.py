@@ -88,13 +88,15 @@ def test_one_address_takes_events_in_whatever_the_layout(layout: str, component:
 def test_every_pod_is_scraped_once() -> None:
     """Each ServiceMonitor selects one Service by its labels, and the Service selects the pods of one Deployment."""
     objects = golden("separate")
-    scraped = []
+    targets = []
     for monitor in of_kind(objects, "ServiceMonitor"):
-        selected = monitor["spec"]["selector"]["matchLabels"].items()
-        (service,) = [one for one in of_kind(objects, "Service") if selected <= one["metadata"]["labels"].items()]
+        selection = monitor["spec"]["selector"]["matchLabels"].items()
+        (service,) = [
+            document for document in of_kind(objects, "Service") if selection <= document["metadata"]["labels"].items()
+        ]
         assert "metrics" in {port["name"] for port in service["spec"]["ports"]}
-        scraped.append(service["spec"]["selector"][COMPONENT])
-    assert sorted(scraped) == sorted(_deployments(objects))
+        targets.append(service["spec"]["selector"][COMPONENT])
+    assert sorted(targets) == sorted(_deployments(objects))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_only_what_more_pods_would_send_sooner_scales(
     chart: Chart, promtool: str, tmp_path: Path, told: tuple[int, int, int | None]
 ) -> None:
     """The leader's gauge counts once, while a deliverable delivery is late; endpoints that are down scale nothing."""
-    pending, late, counted = told
+    pending, late, count = told
     autoscaling = {"enabled": True, "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}
     (scaler,) = of_kind(chart.objects(_postgres(autoscaling=autoscaling)), "ScaledObject")
     (query,) = [
@@ -186,25 +188,25 @@ def test_only_what_more_pods_would_send_sooner_scales(
             ("elsewhere", "leader", 99_999),
         )
     ]
-    expected = [] if counted is None else [{"labels": "{}", "value": counted}]
+    expected = [] if count is None else [{"labels": "{}", "value": count}]
     case = {
         "interval": "1m",
         "input_series": [{"series": name, "values": str(value)} for name, value in series],
         "promql_expr_test": [{"expr": query, "eval_time": "0m", "exp_samples": expected}],
     }
     (tmp_path / "case.yaml").write_text(json.dumps({"tests": [case]}))
-    done = subprocess.run(
+    result = subprocess.run(
         [promtool, "test", "rules", tmp_path / "case.yaml"], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_hint_at_the_end_names_every_deployment(chart: Chart) -> None:
     """NOTES.txt waits for all Deployments, and names the one address for producers."""
-    done = chart.run(
+    result = chart.run(
         "install", "hookwright", str(CHART), "--dry-run=client", values=_postgres(separate=True, replicas=2)
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     for name in ("operator", "delivery", "api"):
-        assert f"deployment/hookwright-{name}" in done.stdout
-    assert "http://hookwright-operator." in done.stdout
+        assert f"deployment/hookwright-{name}" in result.stdout
+    assert "http://hookwright-operator." in result.stdout

@@ -29,9 +29,9 @@ def test_the_workflow_passes_actionlint(actionlint: Path, change: str, tmp_path:
     text = (ROOT / ".github" / "workflows" / "ci.yaml").read_text()
     (tmp_path / "ci.yaml").write_text(text.replace(change, f"{change}s") if change else text)
     command = [str(actionlint), "-shellcheck=", "-pyflakes=", str(tmp_path / "ci.yaml")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode == 0) is not bool(change), done.stdout
-    assert ('"digests" is not defined' in done.stdout) is bool(change)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode == 0) is not bool(change), result.stdout
+    assert ('"digests" is not defined' in result.stdout) is bool(change)
 
 
 def test_a_tag_that_contradicts_the_checkout_is_refused_before_anything_is_pushed() -> None:
@@ -51,41 +51,41 @@ def test_a_tag_that_contradicts_the_checkout_is_refused_before_anything_is_pushe
 def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_path: Path) -> None:
     """The checksums fit, the single file runs, and the chart renders without values, with the released image."""
     folder = tmp_path / "release"
-    made = release.release_of(SETTINGS)
-    names = {path.name for path in release.write_files(made, folder)}
+    new_release = release.release_of(SETTINGS)
+    names = {path.name for path in release.write_files(new_release, folder)}
     assert names == {
         *("SHA256SUMS", "hookwright.pyz", "hookwright.yaml", "kubectl-hookwright.zip", "hookwright-site.tar.gz"),
-        *(f"hookwright-{made.version}.tgz", f"hookwright_cli-{made.version}-py3-none-any.whl"),
+        *(f"hookwright-{new_release.version}.tgz", f"hookwright_cli-{new_release.version}-py3-none-any.whl"),
     }
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
-    shown = subprocess.run(
+    result = subprocess.run(
         [sys.executable, folder / "hookwright.pyz", "--version"],
         env={"HOME": str(tmp_path), "PATH": ""},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert shown.stdout == f"hookwright {made.version}\n"
+    assert result.stdout == f"hookwright {new_release.version}\n"
     (platform,) = yaml.safe_load((folder / "hookwright.yaml").read_text())["spec"]["platforms"]
-    assert platform["uri"] == f"https://example.org/releases/download/v{made.version}/kubectl-hookwright.zip"
+    assert platform["uri"] == f"https://example.org/releases/download/v{new_release.version}/kubectl-hookwright.zip"
     assert platform["sha256"] == sha256((folder / "kubectl-hookwright.zip").read_bytes()).hexdigest()
-    rendered = subprocess.run(
-        [chart.helm, "template", folder / made.chart], capture_output=True, text=True, timeout=60, check=True
+    outcome = subprocess.run(
+        [chart.helm, "template", folder / new_release.chart], capture_output=True, text=True, timeout=60, check=True
     )
-    assert f'image: "{made.image}:{made.version}"' in rendered.stdout
+    assert f'image: "{new_release.image}:{new_release.version}"' in outcome.stdout
     with tarfile.open(folder / "hookwright-site.tar.gz") as site:
         assert "./install/index.html" in site.getnames()
 
     (folder / release.SITE).unlink()
     with tarfile.open(folder / release.SITE, "w:gz") as small:
         small.add(ROOT / "LICENSE", arcname="index.html")
-    commands = release.publication(made, folder, SETTINGS)
-    assert ["cosign", "sign", "--yes", f"{made.image}@{SETTINGS['IMAGE_DIGEST']}"] in commands
-    assert commands[-1][:4] == ["gh", "release", "create", f"v{made.version}"]
+    commands = release.publication(new_release, folder, SETTINGS)
+    assert ["cosign", "sign", "--yes", f"{new_release.image}@{SETTINGS['IMAGE_DIGEST']}"] in commands
+    assert commands[-1][:4] == ["gh", "release", "create", f"v{new_release.version}"]
     assert {Path(name).name for name in commands[-1][6:]} == names | {release.SIGNATURE}
-    (pushed,) = [command[-1].partition(":")[0] for command in commands if command[:2] == ["git", "push"]]
+    (commit,) = [command[-1].partition(":")[0] for command in commands if command[:2] == ["git", "push"]]
     listed = subprocess.run(
-        ["git", "ls-tree", "-r", "--name-only", pushed], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-tree", "-r", "--name-only", commit], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert listed.stdout.split() == [".nojekyll", "index.html"]
 

@@ -162,9 +162,9 @@ MATRIX: dict[str, Object] = {
 
 def _accepted(cluster: Cluster, text: str) -> None:
     arguments = ("--server-side", "--force-conflicts", "--field-manager=helm", "--dry-run=server", "--validate=strict")
-    done = cluster.kubectl("apply", *arguments, "-f", "-", stdin=text, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
+    result = cluster.kubectl("apply", *arguments, "-f", "-", stdin=text, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Warning" not in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX)
@@ -178,8 +178,8 @@ def test_what_the_chart_renders_is_taken_by_the_api_server(
 @pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["as it is", "everything"])
 def test_lint_has_nothing_to_say(chart: Chart, values: Object) -> None:
     """`helm lint --strict` passes without values, and with all parts."""
-    done = chart.run("lint", str(CHART), "--strict", values=values)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = chart.run("lint", str(CHART), "--strict", values=values)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_api_server_would_refuse_a_mistake(chart: Chart, served: Cluster, restricted: str) -> None:
@@ -230,13 +230,13 @@ def _grace_seconds(objects: list[Object], component: str) -> int:
 def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
     """CRDs, the database, users and an organization are kept, because deleting a CRD would delete every endpoint."""
     objects = chart.objects({"firstOrganization": {"name": "acme"}})
-    kept = {
+    kept_resources = {
         (document["kind"], document["metadata"]["name"])
         for document in objects
         if document["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
     }
     crds = {f"{plural}.hookwright.dev" for plural in ("apikeys", "projects", "webhookendpoints")}
-    assert kept == {
+    assert kept_resources == {
         *(("CustomResourceDefinition", name) for name in crds),
         ("PersistentVolumeClaim", "hookwright-operator"),
         ("Namespace", "acme"),
@@ -281,8 +281,8 @@ def test_the_rule_for_prometheus_is_sound(chart: Chart, promtool: str, tmp_path:
         values = {"api": {"enabled": enabled}, "metrics": {"prometheusRule": {"enabled": True}}}
         (rule,) = of_kind(chart.objects(values), "PrometheusRule")
         rules.write_text(yaml.safe_dump(rule["spec"]))
-        done = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        result = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stdout + result.stderr
         assert ("hookwright-api" in {group["name"] for group in rule["spec"]["groups"]}) is enabled
 
 

@@ -56,26 +56,26 @@ def _development() -> list[Object]:
 )
 def test_the_chart_grants_what_development_runs_with(account: str, layout: str, without: set[str]) -> None:
     """A ServiceAccount has exactly the rules of the manifests, except those that this layout does not need."""
-    granted = _granted(golden(layout), account)
-    assert granted
-    assert granted == {grant for grant in _granted(_development(), account) if grant[2] not in without}
+    grants = _granted(golden(layout), account)
+    assert grants
+    assert grants == {grant for grant in _granted(_development(), account) if grant[2] not in without}
 
 
 def test_producers_get_what_development_gives_them() -> None:
     """The roles to be bound in an organization's namespace have the rules of the manifests."""
-    shipped, used = golden("default"), _development()
+    shipped, dev_grants = golden("default"), _development()
     for name in ("hookwright-producer", "hookwright-consumer", "hookwright-intake-admin", "hookwright-project-manager"):
         of_name = [
-            [role for role in of_kind(all_, "ClusterRole") if role["metadata"]["name"] == name]
-            for all_ in (shipped, used)
+            [role for role in of_kind(value, "ClusterRole") if role["metadata"]["name"] == name]
+            for value in (shipped, dev_grants)
         ]
         assert _rules(of_name[0]) == _rules(of_name[1]) != set()
 
 
 def test_a_pod_that_delivers_alone_writes_nothing() -> None:
     """A pod that sends to the internet can review tokens and read; it can change nothing in the cluster."""
-    granted = _granted(golden("separate"), "hookwright-delivery")
-    assert {resource for _, _, resource, verb in granted if verb not in ("get", "list", "watch")} == REVIEWS
+    grants = _granted(golden("separate"), "hookwright-delivery")
+    assert {resource for _, _, resource, verb in grants if verb not in ("get", "list", "watch")} == REVIEWS
 
 
 def test_with_namespaces_to_serve_nothing_is_granted_elsewhere() -> None:
@@ -83,22 +83,22 @@ def test_with_namespaces_to_serve_nothing_is_granted_elsewhere() -> None:
     objects = golden("namespaces")
     everywhere = {account: _granted(golden("separate"), account) for account in SUBJECTS}
     for account in SUBJECTS:
-        own = {USERS_NAMESPACE} if account == "hookwright-operator" else set()
-        granted = _granted(objects, account)
-        assert {resource for namespace, _, resource, _ in granted if not namespace} <= CLUSTER_SCOPED
-        wanted = {grant for grant in everywhere[account] if not grant[0] and grant[2] not in CLUSTER_SCOPED}
-        for namespace in {"acme", "globex", *own}:
-            assert {(namespace, *grant[1:]) for grant in wanted} <= granted
-        places = {grant[0] for grant in granted if grant[0]}
+        entries = {USERS_NAMESPACE} if account == "hookwright-operator" else set()
+        grants = _granted(objects, account)
+        assert {resource for namespace, _, resource, _ in grants if not namespace} <= CLUSTER_SCOPED
+        expected = {grant for grant in everywhere[account] if not grant[0] and grant[2] not in CLUSTER_SCOPED}
+        for namespace in {"acme", "globex", *entries}:
+            assert {(namespace, *grant[1:]) for grant in expected} <= grants
+        places = {grant[0] for grant in grants if grant[0]}
         assert places - {SYSTEM_NAMESPACE, USERS_NAMESPACE} == {"acme", "globex"}
-        assert {resource for namespace, _, resource, _ in granted if namespace == SYSTEM_NAMESPACE} <= {"leases"}
+        assert {resource for namespace, _, resource, _ in grants if namespace == SYSTEM_NAMESPACE} <= {"leases"}
 
 
 def test_the_api_reads_no_secret_outside_the_namespace_of_users() -> None:
     """The API is open to the internet. It can read only users and session keys, for any number of served namespaces."""
     for layout in ("default", "namespaces"):
-        granted = _granted(golden(layout), "hookwright-api")
-        assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {USERS_NAMESPACE}
+        grants = _granted(golden(layout), "hookwright-api")
+        assert {namespace for namespace, _, resource, _ in grants if resource == "secrets"} == {USERS_NAMESPACE}
 
 
 def test_the_namespace_of_users_has_the_name_of_the_setting_everywhere(chart: Chart) -> None:
@@ -108,8 +108,8 @@ def test_the_namespace_of_users_has_the_name_of_the_setting_everywhere(chart: Ch
         {"settings": {"usersNamespace": "people"}, "firstOrganization": {"name": "acme", "user": user}}
     )
     assert named(objects, "Namespace", "people")["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
-    granted = _granted(objects, "hookwright-api")
-    assert {namespace for namespace, _, resource, _ in granted if resource == "secrets"} == {"people"}
+    grants = _granted(objects, "hookwright-api")
+    assert {namespace for namespace, _, resource, _ in grants if resource == "secrets"} == {"people"}
     assert {secret["metadata"]["namespace"] for secret in of_kind(objects, "Secret")} == {"people"}
     for component in ("operator", "api"):
         assert environment(objects, component)["HOOKWRIGHT_USERS_NAMESPACE"] == "people"
@@ -132,22 +132,22 @@ def test_the_api_writes_users_only_if_a_setting_lets_them_change_passwords() -> 
     """RBAC cannot select Secrets by type, so the right comes with a policy, and is off by default."""
     kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     for layout, is_allowed in (("default", False), ("replicas", True)):
-        unnamed = [
+        unnamed_rules = [
             rule
             for role in of_kind(golden(layout), "Role")
             for rule in role["rules"]
             if "patch" in rule["verbs"] and "secrets" in rule["resources"] and not rule.get("resourceNames")
         ]
-        assert len(unnamed) == is_allowed
+        assert len(unnamed_rules) == is_allowed
         policies = [policy["kind"] for policy in of_kind(golden(layout), *kinds) if _restricts_secrets(policy)]
         assert policies == [*kinds] * is_allowed
 
 
 def test_tenants_view_and_edit_by_the_clusters_own_roles() -> None:
     """The aggregated roles do not allow reading signing secrets or the delivery log, which are subresources."""
-    aggregated = _aggregated("replicas")
-    assert {resource for _, _, resource, _ in _rules(aggregated)} == {"projects", "apikeys", "webhookendpoints"}
-    assert len(aggregated) == 2
+    aggregation = _aggregated("replicas")
+    assert {resource for _, _, resource, _ in _rules(aggregation)} == {"projects", "apikeys", "webhookendpoints"}
+    assert len(aggregation) == 2
 
 
 def test_the_clusters_own_roles_are_not_extended_without_a_decision() -> None:

@@ -80,6 +80,6 @@ def test_roles_are_enough(plane: ControlPlane, database: str, tmp_path: Path) ->
         api_client(Customer(plane, client, "globex"))
         session_keys_rotate(plane)
     assert plane.audit_log is not None
-    found = uses(plane.audit_log)
-    assert {"hookwright-operator", "hookwright-delivery", "hookwright-api"} <= {use.account for use in found}
-    assert sorted({f"{use.account}: {use.right}" for use in found if not use.allowed}) == []
+    rights = uses(plane.audit_log)
+    assert {"hookwright-operator", "hookwright-delivery", "hookwright-api"} <= {use.account for use in rights}
+    assert sorted({f"{use.account}: {use.right}" for use in rights if not use.allowed}) == []

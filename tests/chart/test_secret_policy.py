@@ -64,11 +64,11 @@ def patched(cluster: Cluster, secret: Object, fields: Object) -> str:
             "data": {name: None for name, text in fields.items() if text is None},
         }
     )
-    where = (str(secret["metadata"]["name"]), "-n", USERS_NAMESPACE)
+    arguments = (str(secret["metadata"]["name"]), "-n", USERS_NAMESPACE)
     options = ("--type=merge", "--dry-run=server", API, "-p", patch)
-    done = cluster.kubectl("patch", "secret", *where, *options, check=False)
-    assert bool(done.stderr) == bool(done.returncode)
-    return done.stderr
+    result = cluster.kubectl("patch", "secret", *arguments, *options, check=False)
+    assert bool(result.stderr) == bool(result.returncode)
+    return result.stderr
 
 
 REFUSED: dict[str, tuple[Object, Object]] = {
@@ -101,9 +101,9 @@ def test_the_policy_refuses_every_other_change(cluster: Cluster, secret: Object,
 )
 def test_the_policy_guards_metadata_and_immutable(cluster: Cluster, secret: Object, change: Object) -> None:
     """An owner that does not exist lets a user be deleted, and an immutable Secret ends no session."""
-    where = (str(secret["metadata"]["name"]), "-n", USERS_NAMESPACE, "--type=merge", "--dry-run=server", API)
-    done = cluster.kubectl("patch", "secret", *where, "-p", json.dumps(change), check=False)
-    assert "may not change the metadata of a Secret, or make it immutable" in done.stderr
+    arguments = (str(secret["metadata"]["name"]), "-n", USERS_NAMESPACE, "--type=merge", "--dry-run=server", API)
+    result = cluster.kubectl("patch", "secret", *arguments, "-p", json.dumps(change), check=False)
+    assert "may not change the metadata of a Secret, or make it immutable" in result.stderr
 
 
 def test_the_policy_permits_a_password_and_the_end_of_sessions(cluster: Cluster) -> None:

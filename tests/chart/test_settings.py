@@ -36,9 +36,9 @@ CHOSEN: dict[str, Any] = {
 
 def _started(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], process: type[BaseSettings]) -> BaseSettings:
     """Return the settings of a process that starts with these variables."""
-    with monkeypatch.context() as patched:
+    with monkeypatch.context() as patch:
         for name, value in variables.items():
-            patched.setenv(name, value)
+            patch.setenv(name, value)
         return process()
 
 
@@ -67,8 +67,8 @@ def test_an_installation_as_it_is_runs_with_the_defaults(
     monkeypatch: pytest.MonkeyPatch, component: str, process: type[BaseSettings]
 ) -> None:
     """The values are the processes' own defaults; only those that depend on the release differ."""
-    started = _started(monkeypatch, environment(golden("default"), component), process)
-    assert started == process()
+    process_settings = _started(monkeypatch, environment(golden("default"), component), process)
+    assert process_settings == process()
 
 
 def test_chosen_settings_arrive(chart: Chart, monkeypatch: pytest.MonkeyPatch) -> None:

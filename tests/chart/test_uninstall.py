@@ -57,13 +57,13 @@ def test_uninstalling_lets_endpoints_go_and_leaves_what_is_not_ours(
     for body in (PROJECT, _endpoint("plain"), _endpoint("held", ours), _endpoint("shared", theirs, ours)):
         control_plane.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
 
-    done = _run(control_plane, chart, namespace, tmp_path)
+    result = _run(control_plane, chart, namespace, tmp_path)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"took the finalizer {ours} from 2 endpoints\n"
-    listed = json.loads(control_plane.kubectl("get", "webhookendpoints", "-n", namespace, "-o", "json").stdout)
-    kept = {item["metadata"]["name"]: item["metadata"].get("finalizers", []) for item in listed["items"]}
-    assert kept == {"plain": [], "held": [], "shared": [theirs]}
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"took the finalizer {ours} from 2 endpoints\n"
+    endpoints = json.loads(control_plane.kubectl("get", "webhookendpoints", "-n", namespace, "-o", "json").stdout)
+    finalizers = {item["metadata"]["name"]: item["metadata"].get("finalizers", []) for item in endpoints["items"]}
+    assert finalizers == {"plain": [], "held": [], "shared": [theirs]}
     control_plane.kubectl(
         "patch",
         "hwep",
@@ -83,7 +83,7 @@ def test_a_refusal_is_told(control_plane: Cluster, chart: Chart, namespace: str,
     control_plane.kubectl("delete", "rolebinding", "hookwright-uninstall", "-n", namespace)
     source = (CHART / "files" / "release_finalizers.py").read_text()
     server = urlsplit(control_plane.server)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", source, namespace],
         env={
             **os.environ,
@@ -96,5 +96,5 @@ def test_a_refusal_is_told(control_plane: Cluster, chart: Chart, namespace: str,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 1
-    assert "403" in done.stderr
+    assert result.returncode == 1
+    assert "403" in result.stderr

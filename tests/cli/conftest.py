@@ -44,8 +44,8 @@ def api(stack: Stack, operator: OperatorProcess) -> Iterator[ApiProcess]:
 @pytest.fixture
 def receiver() -> Iterator[Received]:
     """Yield a receiver that answers 200."""
-    with receiving() as received:
-        yield received
+    with receiving() as requests:
+        yield requests
 
 
 @pytest.fixture

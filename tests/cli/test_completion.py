@@ -19,9 +19,9 @@ PROGRAM = Path(sys.executable).with_name("hookwright")
 def completed(commands: Transcript, *words: str, by: str = "bash") -> list[str]:
     """Return the suggestions for the last word; the program must print nothing else."""
     line = " ".join(("hookwright", *words))
-    asked = {"_HOOKWRIGHT_COMPLETE": f"complete_{by}", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
-    asked |= {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    environment = {**os.environ, **commands.environment, **asked}
+    request = {"_HOOKWRIGHT_COMPLETE": f"complete_{by}", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    request |= {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    environment = {**os.environ, **commands.environment, **request}
     run = subprocess.run(
         [str(PROGRAM)],
         env={name: value for name, value in environment.items() if value is not None},

@@ -22,18 +22,18 @@ def test_the_wheel_works_alone_and_help_imports_nothing_heavy(tmp_path: Path) ->
     uv = Path(sys.executable).with_name("uv")
     python = folder / "bin" / "python"
     subprocess.run([str(uv), "pip", "install", "--quiet", "--python", str(python), str(wheel)], check=True)
-    listed = subprocess.run(
+    result = subprocess.run(
         [str(uv), "pip", "list", "--python", str(python), "--format=freeze"], capture_output=True, text=True, check=True
     )
-    packages = {line.partition("==")[0] for line in listed.stdout.splitlines()}
+    packages = {line.partition("==")[0] for line in result.stdout.splitlines()}
     assert "hookwright-cli" in packages
     assert not packages & {"hookwright", "fastapi", "sqlalchemy", "kopf", "starlette", "uvicorn"}
     for name in ("hookwright", "kubectl-hookwright"):
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        shown = subprocess.run(
+        outcome = subprocess.run(
             [str(folder / "bin" / name), "--help"], capture_output=True, text=True, check=True, env=environment
         )
-        assert "deliveries" in shown.stdout
+        assert "deliveries" in outcome.stdout
     program = f"""
 import sys
 from hookwright_cli.command_line import app

@@ -92,8 +92,8 @@ def test_the_endpoint_of_a_killed_listen_expires(
     by_kubeconfig.environment["HOME"] = str(tmp_path / "kubeconfig")
 
     def expiries() -> dict[str, datetime]:
-        listed = json.loads(by_kubeconfig.quiet("endpoints", "list", "-o", "json").stdout)["data"]
-        return {one["id"]: datetime.fromisoformat(one["expires_at"]) for one in listed}
+        rows = json.loads(by_kubeconfig.quiet("endpoints", "list", "-o", "json").stdout)["data"]
+        return {row["id"]: datetime.fromisoformat(row["expires_at"]) for row in rows}
 
     with ExitStack() as stack:
         listens = []

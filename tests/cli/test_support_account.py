@@ -45,8 +45,8 @@ def test_each_installation_has_its_own_account_and_role(
 ) -> None:
     """The accounts of two installations have one name; both may send events, and a repetition changes nothing."""
     for installation in (SYSTEM_NAMESPACE, second, second):
-        done = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", installation)
-        assert done.exit_code == 0, done.output
+        result = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", installation)
+        assert result.exit_code == 0, result.output
         right = (f"system:serviceaccount:{installation}:hookwright-support", "create", "projects/events", acme.name)
         eventually(
             lambda right=right: control_plane.objects.may(*right, group="hookwright.dev"),  # type: ignore[misc]
@@ -62,7 +62,7 @@ def test_an_installation_without_a_role_is_an_error(
     """Nothing is bound, and the error names the namespace."""
     unlabelled = {"metadata": {"labels": {"app.kubernetes.io/instance": None}}}
     control_plane.objects.patch("ClusterRole", f"{second}-intake-admin", "", unlabelled)
-    done = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", second)
-    assert done.exit_code == 3
-    assert f"the installation in namespace {second} has no ClusterRole *-intake-admin" in done.output
+    result = by_kubeconfig.quiet("support-account", "--yes", "-n", acme.name, "--installation", second)
+    assert result.exit_code == 3
+    assert f"the installation in namespace {second} has no ClusterRole *-intake-admin" in result.output
     assert control_plane.objects.list("RoleBinding", acme.name) == []

@@ -22,9 +22,9 @@ def ended(commands: Transcript, number: int) -> list[str]:
     def look() -> list[str]:
         answer = commands.quiet("deliveries", "-o", "json")
         assert answer.exit_code == 0, answer.stderr
-        listed = json.loads(answer.stdout)["data"]
-        done = [one["id"] for one in listed if one["status"] in {"delivered", "failed"}]
-        return done if len(done) == number == len(listed) else []
+        deliveries = json.loads(answer.stdout)["data"]
+        result = [row["id"] for row in deliveries if row["status"] in {"delivered", "failed"}]
+        return result if len(result) == number == len(deliveries) else []
 
     return eventually(look, f"{number} deliveries ended")
 
@@ -81,11 +81,11 @@ def test_every_verb_by_v1(
     endpoint = by_api.quiet("endpoints", "list", "-o", "name").stdout.strip()
     endpoint_verbs(by_api, endpoint)
     run("endpoints", "create", "--pull", "-e", "delivered")
-    pulled = by_api.quiet("endpoints", "list", "-o", "name").stdout.split()
-    pull_verbs(by_api, next(one for one in pulled if one != endpoint), receiver)
+    result = by_api.quiet("endpoints", "list", "-o", "name").stdout.split()
+    pull_verbs(by_api, next(name for name in result if name != endpoint), receiver)
     run("endpoints", "create", "--pull", "--to", f"{receiver.url}/orders", "-e", "delivered")
-    made = run("keys", "create", "CI", "--scope", "send,read,manage,pull", "-o", "json")
-    by_api.replacing[json.loads(made.stdout)["id"]] = "KEYID"
+    answer = run("keys", "create", "CI", "--scope", "send,read,manage,pull", "-o", "json")
+    by_api.replacing[json.loads(answer.stdout)["id"]] = "KEYID"
     key = by_api.quiet("keys", "create", "tests").stdout.strip()
     run("keys", "create", "bad", "--scope", "all")
     run("send", "delivered", "messageId=m-1")

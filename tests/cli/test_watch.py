@@ -60,33 +60,33 @@ def lines_of(written: Path) -> list[dict[str, Any]]:
 
 def test_endpoints_are_printed_when_they_change(by_kubeconfig: Transcript, acme: Organization, tmp_path: Path) -> None:
     """By a kubeconfig, as JSON: one line for each change, and no line for an endpoint that did not change."""
-    written = tmp_path / "watched"
-    with watching(by_kubeconfig, written, "endpoints", "list", "--watch", "-o", "json") as process:
+    file = tmp_path / "watched"
+    with watching(by_kubeconfig, file, "endpoints", "list", "--watch", "-o", "json") as process:
         spec = {"projectRef": {"name": "billing"}, "pull": {}, "events": ["opened"]}
         acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": "inbox"}, "spec": spec})
 
         def states() -> list[str]:
-            return [one["status"] for one in lines_of(written) if one["id"] == "inbox"]
+            return [line["status"] for line in lines_of(file) if line["id"] == "inbox"]
 
         eventually(lambda: states()[-1:] == ["active"], "the new endpoint is printed")
         by_kubeconfig.quiet("endpoints", "suspend", "inbox")
         eventually(lambda: states()[-1:] == ["suspended"], "its change is printed")
         interrupted(process)
-    printed = lines_of(written)
-    assert all(before != after for before, after in pairwise(printed))
+    lines = lines_of(file)
+    assert all(before != after for before, after in pairwise(lines))
 
 
 @pytest.mark.usefixtures("acme")
 def test_deliveries_are_printed_as_they_come(by_kubeconfig: Transcript, tmp_path: Path) -> None:
     """With pipes and for people: the header once, then a row for each new delivery, below the older ones."""
-    written = tmp_path / "watched"
+    file = tmp_path / "watched"
     by_kubeconfig.quiet("endpoints", "create", "inbox", "--pull", "-e", "delivered")
-    with watching(by_kubeconfig, written, "deliveries", "inbox", "-w") as process:
+    with watching(by_kubeconfig, file, "deliveries", "inbox", "-w") as process:
         for number in (1, 2):
             by_kubeconfig.quiet("send", "delivered", f"messageId=m-{number}")
-            eventually(lambda: written.read_text().count("dlv_") == number, f"{number} deliveries are printed")  # noqa: B023
+            eventually(lambda: file.read_text().count("dlv_") == number, f"{number} deliveries are printed")  # noqa: B023
         interrupted(process)
-    header, *rows = written.read_text().splitlines()
+    header, *rows = file.read_text().splitlines()
     assert header.startswith("DELIVERY")
     assert [row for row in rows if "DELIVERY" in row] == []
     newest = by_kubeconfig.quiet("deliveries", "inbox", "-o", "name").stdout.split()
@@ -99,24 +99,24 @@ def test_a_terminal_shows_the_whole_list_again(
     """By /v1: each turn clears the screen; Ctrl-C leaves no traceback."""
     acme.session()
     by_api.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
-    written = tmp_path / "watched"
-    with watching(by_api, written, "endpoints", "list", "-w", terminal=True) as process:
-        eventually(lambda: f"{CLEAR}(none)" in written.read_text(), "the empty list is shown")
-        made = json.loads(by_api.quiet("endpoints", "create", "--pull", "-e", "opened", "-o", "json").stdout)
-        eventually(lambda: made["id"] in written.read_text().rpartition(CLEAR)[2], "the new endpoint is shown")
+    file = tmp_path / "watched"
+    with watching(by_api, file, "endpoints", "list", "-w", terminal=True) as process:
+        eventually(lambda: f"{CLEAR}(none)" in file.read_text(), "the empty list is shown")
+        endpoint = json.loads(by_api.quiet("endpoints", "create", "--pull", "-e", "opened", "-o", "json").stdout)
+        eventually(lambda: endpoint["id"] in file.read_text().rpartition(CLEAR)[2], "the new endpoint is shown")
         assert process.stdin is not None
         process.stdin.write(b"\x03")
         process.stdin.flush()
         assert process.wait(PATIENCE) == 130
-    assert "Traceback" not in written.read_text()
+    assert "Traceback" not in file.read_text()
 
 
 def test_status_is_shown_again(by_kubeconfig: Transcript, acme: Organization, tmp_path: Path) -> None:
     """The state of the organization follows a new problem."""
-    written = tmp_path / "watched"
-    with watching(by_kubeconfig, written, "status", "-n", acme.name, "-w") as process:
-        eventually(lambda: "0 pending" in written.read_text(), "the state is shown")
+    file = tmp_path / "watched"
+    with watching(by_kubeconfig, file, "status", "-n", acme.name, "-w") as process:
+        eventually(lambda: "0 pending" in file.read_text(), "the state is shown")
         spec = {"projectRef": {"name": "nothing"}, "pull": {}, "events": ["opened"]}
         acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": "orphan"}, "spec": spec})
-        eventually(lambda: "ProjectNotFound" in written.read_text(), "the problem is shown")
+        eventually(lambda: "ProjectNotFound" in file.read_text(), "the problem is shown")
         interrupted(process)

@@ -40,8 +40,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     arguments: dict[str, object] = getattr(item, "funcargs", {})
     if report.failed:
-        operators = [known for known in arguments.values() if isinstance(known, OperatorProcess)]
-        report.sections += [("end of operator.log", tail(known.log, 60)) for known in operators]
+        operators = [argument for argument in arguments.values() if isinstance(argument, OperatorProcess)]
+        report.sections += [("end of operator.log", tail(argument.log, 60)) for argument in operators]
         org = arguments.get("org")
         if isinstance(org, Organization) and "shared_cluster" not in arguments:
             objects = org.kubectl("get", "hookwright,secrets,events", "-o", "wide", check=False).splitlines()

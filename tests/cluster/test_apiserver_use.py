@@ -160,25 +160,25 @@ def test_many_endpoints_cost_four_writes_each_and_a_restart_none(plane: ControlP
         eventually(lambda: org.status("hwproj", "billing")["webhookEndpoints"] == MANY, "the project counts them")
         org.send(*(delivered(number) for number in range(20)))
         eventually(lambda: org.status("hwep", "e0")["deliveries"]["delivered"] == 20, "the status shows deliveries")
-        spent = written(plane) - before
-        writes = spent.total() - spent["APPLY projects"]
+        cost = written(plane) - before
+        writes = cost.total() - cost["APPLY projects"]
         assert writes <= 4 * MANY + 10, "four for each endpoint; the one with deliveries has its counts written, too"
-        assert spent["POST events"] == 0
+        assert cost["POST events"] == 0
 
         assert org.operator.stop() == 0
-        stopped, secrets_read = written(plane), read(plane)["GET secrets"]
+        stopped_one, secrets_read = written(plane), read(plane)["GET secrets"]
         org.operator.start()
         time.sleep(STEADY)
-        assert written(plane) - stopped == Counter(), "a restart with nothing changed writes nothing"
+        assert written(plane) - stopped_one == Counter(), "a restart with nothing changed writes nothing"
         reads = read(plane)
         assert reads["GET secrets"] == secrets_read, "Secrets come from their watch"
         time.sleep(STEADY)
         assert read(plane) - reads == Counter(), "in a steady state nothing is read beside the watches"
-        assert written(plane) - stopped == Counter()
+        assert written(plane) - stopped_one == Counter()
         org.send(delivered("after the restart"))
         eventually(lambda: "after the restart" in message_ids(receiver.received), "events are delivered as before")
 
 
 def ready(org: Organization) -> int:
     """Return how many endpoints are ready."""
-    return sum(condition(known) == "True Delivering" for known in org.objects("hwep"))
+    return sum(condition(document) == "True Delivering" for document in org.objects("hwep"))

@@ -68,14 +68,14 @@ def shared(control_plane: Cluster) -> Iterator[str]:
 
 def endpoint(name: str, **spec: object) -> dict[str, Any]:
     """Return the manifest of an endpoint."""
-    least = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
-    return {"apiVersion": API_VERSION, "kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": least | spec}
+    minimum = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
+    return {"apiVersion": API_VERSION, "kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": minimum | spec}
 
 
 def apikey(name: str, **spec: object) -> dict[str, Any]:
     """Return the manifest of a key that is handed over."""
-    least = {"projectRef": {"name": "billing"}, "handover": {"secretName": f"{name}-key"}}
-    return {"apiVersion": API_VERSION, "kind": "ApiKey", "metadata": {"name": name}, "spec": least | spec}
+    minimum = {"projectRef": {"name": "billing"}, "handover": {"secretName": f"{name}-key"}}
+    return {"apiVersion": API_VERSION, "kind": "ApiKey", "metadata": {"name": name}, "spec": minimum | spec}
 
 
 def project(name: str) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def test_a_good_manifest_is_accepted_and_the_models_read_it_as_the_server_stores
     """Server and models accept the same objects, and set the same defaults."""
     text = path.read_text(encoding="utf-8")
     manifest = yaml.safe_load(text)
-    stored = shared_cluster.objects.create_from(text, shared)
+    resource = shared_cluster.objects.create_from(text, shared)
     model = model_of(manifest)
-    assert model.model_validate(stored).spec == model.model_validate(manifest).spec
+    assert model.model_validate(resource).spec == model.model_validate(manifest).spec
 
 
 def refusal(cluster: Cluster, namespace: str, *documents: str) -> str:
@@ -180,18 +180,18 @@ def test_what_is_not_an_identity_can_be_changed(shared_cluster: Cluster, namespa
         apikey("ci", expiresAt="2031-01-01T00:00:00Z", displayName="CI"),
         namespace=namespace,
     )
-    [stored] = objects.list("WebhookEndpoint", namespace)
-    assert stored["spec"]["url"] == "https://example.org/"
-    assert stored["spec"]["suspend"] is True
-    [stored] = objects.list("ApiKey", namespace)
-    assert stored["spec"]["expiresAt"] == "2031-01-01T00:00:00Z"
+    [resources] = objects.list("WebhookEndpoint", namespace)
+    assert resources["spec"]["url"] == "https://example.org/"
+    assert resources["spec"]["suspend"] is True
+    [resources] = objects.list("ApiKey", namespace)
+    assert resources["spec"]["expiresAt"] == "2031-01-01T00:00:00Z"
 
 
 def test_get_hookwright_lists_every_kind(shared_cluster: Cluster, namespace: str) -> None:
     """One category shows all of Hookwright's objects in a namespace."""
     shared_cluster.objects.apply(project("billing"), apikey("ci"), endpoint("orders"), namespace=namespace)
-    listed = shared_cluster.kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
-    assert sorted(listed) == [
+    result = shared_cluster.kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
+    assert sorted(result) == [
         "apikey.hookwright.dev/ci",
         "project.hookwright.dev/billing",
         "webhookendpoint.hookwright.dev/orders",

@@ -39,14 +39,14 @@ def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organ
     assert request.headers["webhook-id"] == event_id
     assert json.loads(request.body) == json.loads(BODY)
     field = (org.get("secret", "orders-signing") or {})["data"]["secret"]
-    computed = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", 'openssl dgst -sha256 -hmac "$(printf %s "$FIELD" | base64 -d)"'],
         input=request.body,
         env={"FIELD": field, "PATH": "/usr/bin:/bin:/usr/local/bin"},
         capture_output=True,
         check=True,
     )
-    assert computed.stdout.decode().split()[-1] == request.headers["X-Service-Signature"]
+    assert result.stdout.decode().split()[-1] == request.headers["X-Service-Signature"]
     assert request.headers["Content-Type"] == "application/json"
     assert request.headers["webhook-id"].startswith("msg_")
     assert request.headers["User-Agent"].startswith("Hookwright/")
@@ -54,7 +54,7 @@ def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organ
 
 def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then_no_more(org: Organization) -> None:
     """After 1 + 5 attempts with one ``webhook-id`` the delivery is failed in the status, an Event and a metric."""
-    failed = org.metric("hookwright_deliveries_total", outcome="failed")
+    count = org.metric("hookwright_deliveries_total", outcome="failed")
     with receiving(lambda _: 500) as receiver:
         org.with_endpoint(endpoint("flaky", receiver.url))
         org.send(delivered(1))
@@ -64,10 +64,10 @@ def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then
         assert len({request.id for request in receiver.received}) == 1
         for (sooner, later), delay in zip(pairwise(arrivals), DELAYS, strict=True):
             assert delay - 0.02 <= later - sooner <= delay + 0.75
-        (told,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
-        assert told["type"] == "Warning"
-        assert "500" in told["message"]
-        assert org.metric("hookwright_deliveries_total", outcome="failed") - failed == 1
+        (event,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
+        assert event["type"] == "Warning"
+        assert "500" in event["message"]
+        assert org.metric("hookwright_deliveries_total", outcome="failed") - count == 1
         assert org.condition("hwep", "flaky", "Reachable") == "False AttemptFailed"
         assert len(receiver.received) == 1 + len(DELAYS), "nothing is sent after the last attempt"
         receiver.answer = lambda _: 200
@@ -177,7 +177,9 @@ def test_an_endpoint_that_nobody_can_connect_to_is_reported_in_plain_words(org: 
     org.send(delivered(1))
     org.wait_for("hwep", "gone", "False AttemptFailed", type_="Reachable")
     message = next(
-        known["message"] for known in org.status("hwep", "gone")["conditions"] if known["type"] == "Reachable"
+        condition["message"]
+        for condition in org.status("hwep", "gone")["conditions"]
+        if condition["type"] == "Reachable"
     )
     assert "refused" in message.lower()
     assert org.status("hwep", "gone")["deliveries"]["lastStatusCode"] == 0

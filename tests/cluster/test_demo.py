@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_demo_tells_its_story_and_every_claim_holds(assets: Assets, tmp_path: Path) -> None:
     """The demo verifies each of its claims, from YAML to signed deliveries and /v1, and exits with 0."""
     folder = tmp_path / "dev"
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "hookwright_dev", "demo", "--once"],
         cwd=ROOT,
         env={**os.environ, "HOOKWRIGHT_DEV_FOLDER": str(folder)},
@@ -27,7 +27,7 @@ def test_the_demo_tells_its_story_and_every_claim_holds(assets: Assets, tmp_path
         timeout=150,
         check=False,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert re.search(r"All \d+ claims were verified", told.stdout)
+    assert output.returncode == 0, output.stdout + output.stderr
+    assert re.search(r"All \d+ claims were verified", output.stdout)
     assert assets.kubectl.exists()
     assert not (folder / "env").exists()

@@ -41,11 +41,11 @@ def conflict(shared_cluster: Cluster, operator: OperatorProcess) -> Iterator[Con
         org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE), apikey("ci"))
         org.wait_for("hwep", "orders", "False SecretConflict")
         org.wait_for("hwkey", "ci", "False SecretConflict")
-        seen = Conflict(
+        state = Conflict(
             org, [org.secret(name) for name in names], org.status("hwep", "orders"), org.status("hwkey", "ci")
         )
         org.delete("secret", *names)
-        yield seen
+        yield state
         shared_cluster.objects.delete("Namespace", org.namespace, wait=False)
 
 
@@ -66,9 +66,9 @@ def test_a_deleted_signing_secret_is_restored_with_the_same_value(org: Organizat
         org.with_endpoint(endpoint("orders", receiver.url))
         first, status = signing_secret(org), org.status("hwep", "orders")
         org.delete("secret", "orders-signing")
-        (told,) = eventually(lambda: org.events("SigningSecretRestored"), "an Event")
-        assert told["type"] == "Warning"
-        assert told["involvedObject"]["name"] == "orders"
+        (event,) = eventually(lambda: org.events("SigningSecretRestored"), "an Event")
+        assert event["type"] == "Warning"
+        assert event["involvedObject"]["name"] == "orders"
         assert signing_secret(org) == first
         assert org.status("hwep", "orders") == status
         org.send(delivered(1))
@@ -86,8 +86,8 @@ def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) 
     before = org.status("hwkey", "ci")
     org.delete("secret", "ci-key")
     eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status shows that it is gone")
-    (told,) = eventually(lambda: org.events("HandoverSecretGone"), "an Event")
-    assert told["type"] == "Warning"
+    (event,) = eventually(lambda: org.events("HandoverSecretGone"), "an Event")
+    assert event["type"] == "Warning"
     after = org.status("hwkey", "ci")
     assert (after["keyId"], after["digest"]) == (before["keyId"], before["digest"])
     assert org.get("secret", "ci-key") is None
@@ -99,7 +99,7 @@ def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organi
     org.with_endpoint(made_by_api(endpoint("orders", NOWHERE)))
     org.apply(made_by_api(apikey("ci")))
     org.wait_for("hwkey", "ci", "True Usable")
-    kept = {name: org.get("secret", name) for name in ("orders-signing", "ci-key")}
+    secrets = {name: org.get("secret", name) for name in ("orders-signing", "ci-key")}
     org.patch("hwep", "orders", REMOVE_OWNERS)
     org.patch("hwkey", "ci", REMOVE_OWNERS)
     org.patch("secret", "ci-key", REMOVE_OWNERS)
@@ -111,9 +111,9 @@ def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organi
         ("secret", "orders-signing", "orders"),
     ):
         eventually(lambda: owners(org, kind, name) == [owner], f"{kind} {name} is owned again")  # noqa: B023
-    for name in kept:
+    for name in secrets:
         org.patch("secret", name, {"metadata": {"labels": None}})
-    for name, before in kept.items():
+    for name, before in secrets.items():
         assert before is not None
 
         def restored(name: str = name, labels: object = before["metadata"]["labels"]) -> bool:
@@ -146,8 +146,8 @@ def test_a_wiped_status_comes_back(org: Organization) -> None:
 def without_times(status: Object) -> Object:
     """Return a status without the transition times of its conditions."""
     conditions = [
-        {name: value for name, value in known.items() if name != "lastTransitionTime"}
-        for known in status.get("conditions", [])
+        {name: value for name, value in condition.items() if name != "lastTransitionTime"}
+        for condition in status.get("conditions", [])
     ]
     return {**status, "conditions": conditions}
 
@@ -191,8 +191,8 @@ def test_an_endpoint_that_loses_its_finalizer_gets_it_back(org: Organization) ->
 def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> None:
     """An endpoint that is deleted and created again has its own secret and no delivery of its predecessor."""
     with receiving() as receiver:
-        declared = endpoint("orders", receiver.url, suspend=True)
-        org.apply(manifest("Project", "billing"), declared)
+        spec = endpoint("orders", receiver.url, suspend=True)
+        org.apply(manifest("Project", "billing"), spec)
         org.wait_for("hwep", "orders", "True Suspended")
         first = signing_secret(org)
         org.send(delivered("old"))

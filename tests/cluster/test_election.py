@@ -78,9 +78,9 @@ async def test_of_many_that_stand_at_once_one_leads(stage: Stage) -> None:
 async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(stage: Stage) -> None:
     """Only the observer's clock counts; the holder's times in the Lease may be hours old or ahead."""
     assert await wins(stage.candidate("dead/1"))
-    for written in ("2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"):
-        heir = stage.candidate(f"heir/{written}")
-        stage.write(renewTime=written, holderIdentity="dead/1")
+    for renew_time in ("2001-01-01T00:00:00.000000Z", "2099-01-01T00:00:00.000000Z"):
+        heir = stage.candidate(f"heir/{renew_time}")
+        stage.write(renewTime=renew_time, holderIdentity="dead/1")
         assert not await wins(heir)
         began = seconds()
         await until(lambda: wins(heir))  # noqa: B023 - called at once
@@ -89,11 +89,11 @@ async def test_a_lease_is_taken_over_when_it_stood_unchanged_for_its_duration(st
 
 async def test_a_lease_that_is_renewed_is_left_alone(stage: Stage) -> None:
     """A renewed Lease is never taken over."""
-    holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
+    holder, second = stage.candidate("holder/1"), stage.candidate("other/1")
     began = seconds()
     while seconds() < began + 2 * SHORT:
         assert await wins(holder)
-        assert not await wins(other)
+        assert not await wins(second)
         await asyncio.sleep(0.2)
 
 
@@ -107,11 +107,11 @@ async def test_who_comes_in_a_dead_ones_place_waits_for_nothing(stage: Stage) ->
 
 async def test_a_lease_that_somebody_deletes_gives_nobody_a_second_leader(stage: Stage) -> None:
     """The holder creates the Lease again; others wait for its remaining time."""
-    holder, other = stage.candidate("holder/1"), stage.candidate("other/1")
+    holder, second = stage.candidate("holder/1"), stage.candidate("other/1")
     assert await wins(holder)
-    assert not await wins(other)
+    assert not await wins(second)
     stage.cluster.objects.delete("lease", LEASE, namespace=stage.namespace)
-    assert not await wins(other)
+    assert not await wins(second)
     assert await wins(holder)
     assert stage.leaders() == ["holder/1"]
 

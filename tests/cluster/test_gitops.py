@@ -43,14 +43,16 @@ def health(org: Organization, kind: str, name: str) -> tuple[str, str]:
 def test_removed_from_git_means_gone(org: Organization) -> None:
     """Argo CD prunes a removed endpoint, key and project; the key then gives access to nothing."""
     with receiving() as receiver:
-        git = [tracked(one) for one in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", receiver.url))]
+        git = [
+            tracked(value) for value in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", receiver.url))
+        ]
         org.apply(*git)
         org.wait_for("hwep", "orders", "True Delivering")
         org.wait_for("hwkey", "ci", "True Usable")
         assert prunes(org.objects(KINDS), "shop", git) == []
-        removed = prunes(org.objects(KINDS), "shop", git[:1])
-        assert sorted(removed) == [("ApiKey", "ci"), ("WebhookEndpoint", "orders")]
-        for kind, name in removed:
+        removal = prunes(org.objects(KINDS), "shop", git[:1])
+        assert sorted(removal) == [("ApiKey", "ci"), ("WebhookEndpoint", "orders")]
+        for kind, name in removal:
             org.delete(kind, name)
         eventually(lambda: org.objects("secrets") == [], "the Secrets of the removed objects are gone")
         assert org.send(delivered(1))["deliveries"] == 0
@@ -77,8 +79,8 @@ def test_what_people_declare_outlives_its_project_and_accepts_nothing(org: Organ
 
 def test_a_new_object_is_in_progress_until_an_operator_has_seen_it(org: Organization) -> None:
     """The answer to the creation shows the object as no operator has seen it."""
-    for declared in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", NOWHERE)):
-        live = org.cluster.objects.create_from(yaml.safe_dump(declared), org.namespace)
+    for value in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", NOWHERE)):
+        live = org.cluster.objects.create_from(yaml.safe_dump(value), org.namespace)
         assert (kstatus(live), argo_health(live)) == ("InProgress", "Progressing")
 
 
@@ -180,9 +182,9 @@ def test_a_rotation_goes_one_way(org: Organization) -> None:
     org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE, signing={"rotation": 3}))
     org.wait_for("hwep", "orders", "True Delivering")
     secret = org.secret("orders-signing")
-    for reverted in ({"rotation": 2}, {}):
+    for change in ({"rotation": 2}, {}):
         with pytest.raises(Exception, match="rotation cannot be decreased"):
-            org.apply(endpoint("orders", NOWHERE, signing=reverted))
+            org.apply(endpoint("orders", NOWHERE, signing=change))
     assert org.secret("orders-signing") == secret
 
 
@@ -198,8 +200,8 @@ def test_kustomize_changes_the_names_of_references(tmp_path: Path, shared_cluste
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     built = list(yaml.safe_load_all(shared_cluster.kubectl("kustomize", str(tmp_path)).stdout))
-    assert {one["metadata"]["name"] for one in built} == {"eu-billing", "eu-ci", "eu-orders"}
-    assert {one["spec"]["projectRef"]["name"] for one in built if one["kind"] != "Project"} == {"eu-billing"}
+    assert {item["metadata"]["name"] for item in built} == {"eu-billing", "eu-ci", "eu-orders"}
+    assert {item["spec"]["projectRef"]["name"] for item in built if item["kind"] != "Project"} == {"eu-billing"}
 
 
 def test_a_restored_signing_secret_is_used_without_a_change_by_hand(org: Organization) -> None:
@@ -209,8 +211,8 @@ def test_a_restored_signing_secret_is_used_without_a_change_by_hand(org: Organiz
         backup = org.get("secret", "orders-signing")
         assert backup is not None
         labels = {**backup["metadata"]["labels"], "hookwright.dev/owner-uid": "8c5b1a9e-0000-4000-8000-000000000000"}
-        restored = {**backup, "metadata": {"name": "copy-signing", "labels": labels}}
-        org.apply(restored)
+        restoration = {**backup, "metadata": {"name": "copy-signing", "labels": labels}}
+        org.apply(restoration)
         org.with_endpoint(endpoint("copy", receiver.url))
         assert (org.get("secret", "copy-signing") or {})["data"] == backup["data"]
         owner = (org.get("hwep", "copy") or {})["metadata"]["uid"]
@@ -232,13 +234,13 @@ def test_a_signing_secret_of_the_tenant_is_used_when_it_comes(org: Organization)
         (request,) = eventually(lambda: receiver.received, "the early event is delivered")
         assert verdict(request.headers, request.body, [secret]) == ""
         assert org.status("hwep", "orders")["signingSecretRef"] == {"name": "vault", "key": "orders"}
-        assert [one["metadata"]["name"] for one in org.objects("secrets")] == ["vault"]
+        assert [document["metadata"]["name"] for document in org.objects("secrets")] == ["vault"]
 
 
 def test_a_handover_can_be_changed_until_the_key_is_generated(org: Organization) -> None:
     """A name that is in use is corrected in place; after the handover the API server refuses a change."""
-    taken = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ci-key"}, "stringData": {"key": "theirs"}}
-    org.apply(taken, manifest("Project", "billing"), apikey("ci"))
+    lease = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ci-key"}, "stringData": {"key": "theirs"}}
+    org.apply(lease, manifest("Project", "billing"), apikey("ci"))
     org.wait_for("hwkey", "ci", "False SecretConflict")
     org.patch("hwkey", "ci", {"spec": {"handover": {"secretName": "other-key", "ttl": "2h"}}})
     org.wait_for("hwkey", "ci", "True Usable")

@@ -54,8 +54,8 @@ async def test_what_waits_for_an_endpoint_that_only_others_have_seen_is_no_orpha
 ) -> None:
     """The API server decides, not a watch that may lag; an endpoint that it does not know is an orphan."""
     objects = shared_cluster.objects
-    created = objects.create_from(yaml.safe_dump(endpoint("orders", "https://example.com/")), namespace)
-    uid = created["metadata"]["uid"]
+    creation = objects.create_from(yaml.safe_dump(endpoint("orders", "https://example.com/")), namespace)
+    uid = creation["metadata"]["uid"]
     await accept(duties.store, uid)
     await accept(duties.store, "uid-of-long-ago")
     await duties.discard_orphans()

@@ -49,8 +49,8 @@ def test_a_restart_of_the_database_costs_seconds_not_events(org: Organization, p
         eventually(
             lambda: org.post('{"type": "delivered", "messageId": "later"}').status_code == 202, "events are taken"
         )
-        wanted = {*map(str, range(100)), "later"}
-        eventually(lambda: wanted <= set(message_ids(receiver.received)), "everything has arrived", within=60)
+        expected = {*map(str, range(100)), "later"}
+        eventually(lambda: expected <= set(message_ids(receiver.received)), "everything has arrived", within=60)
 
     assert "refused" not in message_ids(receiver.received)
     assert org.operator.running.pid == pid
@@ -66,5 +66,5 @@ def test_an_operator_goes_on_where_a_killed_one_was(org: Organization) -> None:
         receiver.answer = lambda _: 200
         org.operator.start()
 
-        wanted = set(map(str, range(20)))
-        eventually(lambda: wanted <= set(message_ids(receiver.received)), "everything has arrived", within=120)
+        expected = set(map(str, range(20)))
+        eventually(lambda: expected <= set(message_ids(receiver.received)), "everything has arrived", within=120)

@@ -49,12 +49,12 @@ def discarded(org: Organization) -> float:
 def test_the_examples_are_ready_within_two_seconds(org: Organization) -> None:
     """The README's objects become Ready, and kubectl get shows the counts."""
     org.apply(*examples())
-    applied = time.monotonic()
+    start = time.monotonic()
     eventually(
-        lambda: all(condition(known).startswith("True") for known in org.objects("hwep,hwkey,hwproj")),
+        lambda: all(condition(document).startswith("True") for document in org.objects("hwep,hwkey,hwproj")),
         "everything in examples/ is ready",
     )
-    assert time.monotonic() - applied < busy_seconds(2.5)
+    assert time.monotonic() - start < busy_seconds(2.5)
     assert org.condition("hwep", "archive") == "True Suspended"
     eventually(
         lambda: (
@@ -132,9 +132,9 @@ def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> Non
     with locked(org.operator):
         began = time.monotonic()
         org.delete("hwep", "held", wait=False)
-        refused = org.post(json.dumps(delivered(3)))
-        assert refused.status_code == 503, "an event that cannot be stored must not be answered 202"
-        assert int(refused.headers["Retry-After"]) > 0
+        refusal = org.post(json.dumps(delivered(3)))
+        assert refusal.status_code == 503, "an event that cannot be stored must not be answered 202"
+        assert int(refusal.headers["Retry-After"]) > 0
         eventually(lambda: org.get("hwep", "held") is None, "the endpoint is gone", within=FINALIZER_GRACE + PATIENCE)
         assert time.monotonic() - began >= FINALIZER_GRACE - 1, "the store was given its time"
         assert len(org.events("DeliveriesNotDiscarded")) == 1
@@ -162,9 +162,9 @@ def test_a_key_is_handed_over_once_and_only_its_digest_kept(org: Organization) -
     assert key_id_of(plaintext) == status["keyId"]
     assert matches(plaintext, status["digest"])
     assert status["handover"]["state"] == "Delivered"
-    (told,) = org.events("KeyHandedOver")
-    assert told["involvedObject"]["name"] == "ci"
-    assert "ci-key" in told["message"]
+    (event,) = org.events("KeyHandedOver")
+    assert event["involvedObject"]["name"] == "ci"
+    assert "ci-key" in event["message"]
 
 
 def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(org: Organization) -> None:
@@ -180,9 +180,9 @@ def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(or
         "the metrics": httpx.get(f"{org.operator.health_url}/metrics", trust_env=False, timeout=30.0).text,
         "our objects": json.dumps(org.objects("hookwright,events")),
     }
-    for found in org.objects("secrets"):
-        if found["metadata"]["name"] not in {"orders-signing", "ci-key"}:
-            elsewhere[f"Secret {found['metadata']['name']}"] = json.dumps(found)
+    for document in org.objects("secrets"):
+        if document["metadata"]["name"] not in {"orders-signing", "ci-key"}:
+            elsewhere[f"Secret {document['metadata']['name']}"] = json.dumps(document)
     for place, content in elsewhere.items():
         assert plaintext not in content, place
         assert plaintext.split("_")[2] not in content, place
@@ -234,7 +234,10 @@ def test_endpoints_expire_at_their_time(org: Organization) -> None:
         "the status shows the discarded delivery",
     )
     names = {"held", "held-signing"}
-    eventually(lambda: {one["metadata"]["name"] for one in org.objects("hwep,secrets")} == names, "the tools' are gone")
+    eventually(
+        lambda: {document["metadata"]["name"] for document in org.objects("hwep,secrets")} == names,
+        "the tools' are gone",
+    )
     assert discarded(org) - before >= 3
     assert org.send(delivered(2))["deliveries"] == 0
     assert len(org.events("Expired")) == 3
@@ -249,8 +252,8 @@ def test_endpoints_expire_at_their_time(org: Organization) -> None:
 def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:
     """Nothing is handed over, and the status has the declared digest."""
     digest = "sha256:" + "ab" * 32
-    declared = manifest("ApiKey", "k7q", {"projectRef": {"name": "billing"}, "digest": digest})
-    org.apply(manifest("Project", "billing"), declared)
+    spec = manifest("ApiKey", "k7q", {"projectRef": {"name": "billing"}, "digest": digest})
+    org.apply(manifest("Project", "billing"), spec)
     org.wait_for("hwkey", "k7q", "True Usable")
     status = org.status("hwkey", "k7q")
     assert (status["keyId"], status["digest"]) == ("k7q", digest)
@@ -270,8 +273,8 @@ def test_a_change_of_the_spec_is_acknowledged(org: Organization, change: dict[st
     org.patch("hwep", "orders", {"spec": change})
 
     def acknowledged() -> bool:
-        known = org.get("hwep", "orders") or {}
-        return bool(known["status"]["observedGeneration"] == known["metadata"]["generation"] == 2)
+        document = org.get("hwep", "orders") or {}
+        return bool(document["status"]["observedGeneration"] == document["metadata"]["generation"] == 2)
 
     eventually(acknowledged, "the new generation is observed")
     assert org.condition("hwep", "orders") == wanted

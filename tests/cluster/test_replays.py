@@ -25,9 +25,9 @@ def test_a_replay_survives_a_kill_of_the_operator(org: Organization) -> None:
         receiver.received.clear()
         receiver.answer = lambda _: 200
 
-        begun = call(org, "POST", "replays", json={"since": since})
-        assert (begun.status_code, begun.json()["total"]) == (202, EVENTS)
-        job = f"replays/{begun.json()['id']}"
+        body = call(org, "POST", "replays", json={"since": since})
+        assert (body.status_code, body.json()["total"]) == (202, EVENTS)
+        job = f"replays/{body.json()['id']}"
         eventually(lambda: told(org, job)["done"] == REPLAYED_AT_ONCE, "the first batch is pending")
         org.operator.kill()
         org.operator.start()
@@ -58,12 +58,12 @@ def told(org: Organization, job: str) -> dict[str, Any]:
 def failures(org: Organization) -> int:
     """Return how many failed deliveries the log has."""
     query = {"status": "failed", "limit": "250"}
-    found = 0
+    count = 0
     while True:
         page = call(org, "GET", "deliveries", params=query).json()
-        found += len(page["data"])
+        count += len(page["data"])
         if page["next"] is None:
-            return found
+            return count
         query["cursor"] = page["next"]
 
 
@@ -72,7 +72,7 @@ def suspend(org: Organization, *, suspended: bool) -> None:
     org.patch("hwep", "orders", {"spec": {"suspend": suspended}})
 
     def observed() -> bool:
-        found = org.get("hwep", "orders") or {}
-        return bool(found["status"].get("observedGeneration") == found["metadata"]["generation"])
+        document = org.get("hwep", "orders") or {}
+        return bool(document["status"].get("observedGeneration") == document["metadata"]["generation"])
 
     eventually(observed, "the operator has seen the change")

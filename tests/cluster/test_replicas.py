@@ -101,14 +101,14 @@ class Site:
 
     def all_arrived(self) -> None:
         """Wait until every endpoint has received every accepted event."""
-        wanted = {(f"/endpoint-{each}", number) for each in range(ENDPOINTS) for number in self.accepted}
-        eventually(lambda: wanted <= self.arrivals.came.keys(), "everything has arrived")
+        expected = {(f"/endpoint-{index}", number) for index in range(ENDPOINTS) for number in self.accepted}
+        eventually(lambda: expected <= self.arrivals.came.keys(), "everything has arrived")
 
     def share(self) -> None:
         """Wait until the running operators have equal shares of the shards."""
-        running = [one for one in self.operators if one.process is not None and one.process.running]
-        wanted = SHARDS // len(running)
-        eventually(lambda: all(owned(one) == wanted for one in running), f"each has {wanted} shards")
+        running = [operator for operator in self.operators if operator.process is not None and operator.process.running]
+        expected = SHARDS // len(running)
+        eventually(lambda: all(owned(operator) == expected for operator in running), f"each has {expected} shards")
 
 
 def owned(operator: OperatorProcess) -> int:
@@ -141,8 +141,8 @@ def site(control_plane: Cluster, postgres: PostgresServer, tmp_path_factory: pyt
             first.start()
             with Organization(control_plane, first, namespace) as org:
                 names = [f"endpoint-{number}" for number in range(ENDPOINTS)]
-                declared = [endpoint(name, f"{receiver.url}{name}", maxInFlight=MAX_IN_FLIGHT) for name in names]
-                org.apply(manifest("Project", "billing"), *declared)
+                manifests = [endpoint(name, f"{receiver.url}{name}", maxInFlight=MAX_IN_FLIGHT) for name in names]
+                org.apply(manifest("Project", "billing"), *manifests)
                 for name in names:
                     org.wait_for("hwep", name, "True Delivering")
                 yield Site(org, (first, second), arrivals)
@@ -166,63 +166,63 @@ def pair(site: Site) -> Site:
 
 def test_two_operators_share_the_endpoints_and_each_delivery_goes_out_once(pair: Site) -> None:
     """The owner of the endpoint sends each event, whichever operator accepted it, within the endpoint's limit."""
-    before = [sample(exposition(one), "hookwright_delivery_attempts_total") for one in pair.operators]
+    before = [sample(exposition(operator), "hookwright_delivery_attempts_total") for operator in pair.operators]
     for number in range(40):
         pair.post(pair.operators[number % 2])
     pair.all_arrived()
 
     assert pair.arrivals.repeated == 0
     assert pair.arrivals.most <= MAX_IN_FLIGHT
-    after = [sample(exposition(one), "hookwright_delivery_attempts_total") for one in pair.operators]
+    after = [sample(exposition(operator), "hookwright_delivery_attempts_total") for operator in pair.operators]
     assert all(now > then for now, then in zip(after, before, strict=True)), "both deliver"
 
 
 def test_an_operator_restarted_in_its_place_does_not_wait_for_its_lease(pair: Site) -> None:
     """It has the name of the killed one, whose lease then ends; only attempts in progress may be repeated."""
-    killed, other = pair.operators
-    repeated = pair.arrivals.repeated
-    with pair.load(other):
+    victim, second = pair.operators
+    repetitions = pair.arrivals.repeated
+    with pair.load(second):
         time.sleep(1)
-        killed.kill()
-        killed.start()
+        victim.kill()
+        victim.start()
         pair.share()
     pair.all_arrived()
 
-    assert pair.arrivals.repeated - repeated <= ENDPOINTS * 2 * MAX_IN_FLIGHT
+    assert pair.arrivals.repeated - repetitions <= ENDPOINTS * 2 * MAX_IN_FLIGHT
     assert pair.arrivals.most <= MAX_IN_FLIGHT
 
 
 def test_an_operator_that_is_told_to_end_hands_its_endpoints_on_at_once(pair: Site) -> None:
     """No delivery is repeated or waits for a lease."""
-    ending, other = pair.operators
-    repeated = pair.arrivals.repeated
-    with pair.load(ending, other):
+    ending, second = pair.operators
+    repetitions = pair.arrivals.repeated
+    with pair.load(ending, second):
         time.sleep(1)
         assert ending.stop() == 0
         pair.share()
     pair.all_arrived()
 
-    assert pair.arrivals.repeated == repeated
+    assert pair.arrivals.repeated == repetitions
     assert pair.arrivals.most <= MAX_IN_FLIGHT
 
 
 def test_after_a_kill_the_other_takes_over_when_the_lease_has_ended(pair: Site) -> None:
     """No delivery is lost; until then only the dead operator's endpoints wait."""
-    killed, other = pair.operators
-    assert killed.stop() == 0
-    killed.settings = {**killed.settings, "HOOKWRIGHT_LEASE": str(SHORT_LEASE)}
-    killed.start()
+    victim, second = pair.operators
+    assert victim.stop() == 0
+    victim.settings = {**victim.settings, "HOOKWRIGHT_LEASE": str(SHORT_LEASE)}
+    victim.start()
     pair.share()
-    repeated = pair.arrivals.repeated
-    with pair.load(killed, other):
+    repetitions = pair.arrivals.repeated
+    with pair.load(victim, second):
         time.sleep(1)
-        killed.kill()
+        victim.kill()
         at = time.monotonic()
-        assert owned(other) == SHARDS // 2
+        assert owned(second) == SHARDS // 2
         pair.share()
         took = time.monotonic() - at
     pair.all_arrived()
 
     assert took > SHORT_LEASE / 2
-    assert pair.arrivals.repeated - repeated <= ENDPOINTS * 2 * MAX_IN_FLIGHT
+    assert pair.arrivals.repeated - repetitions <= ENDPOINTS * 2 * MAX_IN_FLIGHT
     assert pair.arrivals.most <= MAX_IN_FLIGHT

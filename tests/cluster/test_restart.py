@@ -58,16 +58,16 @@ def test_an_end_under_load_cuts_nothing_short(org: Organization) -> None:
         await asyncio.sleep(1.0)
         return 200
 
-    accepted: list[str] = []
+    answers: list[str] = []
     stop = threading.Event()
 
     def produce() -> None:
         while not stop.is_set():
-            number = str(len(accepted))
+            number = str(len(answers))
             with suppress(httpx.TransportError):
                 if org.post(json.dumps(delivered(number))).status_code != 202:
                     return
-                accepted.append(number)
+                answers.append(number)
 
     with receiving(slowly) as receiver:
         org.with_endpoint(endpoint("orders", receiver.url, maxInFlight=4))
@@ -80,11 +80,11 @@ def test_an_end_under_load_cuts_nothing_short(org: Organization) -> None:
         log = org.operator.log.read_text()
         assert "cut short" not in log
         assert "Traceback" not in log
-        assert len(accepted) > len(receiver.received), "there was more to do than was done"
+        assert len(answers) > len(receiver.received), "there was more to do than was done"
         assert states(org.operator)["delivered"] >= len(receiver.received)
         receiver.answer = lambda _: 200
         org.operator.start()
-        eventually(lambda: set(accepted) <= set(message_ids(receiver.received)), "every accepted event arrives")
+        eventually(lambda: set(answers) <= set(message_ids(receiver.received)), "every accepted event arrives")
         eventually(lambda: states(org.operator).get("pending", 0) == 0, "nothing is left")
         ids = [request.id for request in receiver.received]
         assert len(ids) == len(set(ids)), "nothing comes twice"

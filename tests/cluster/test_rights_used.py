@@ -108,8 +108,8 @@ def _delivery_apart(plane: ControlPlane, settings: Mapping[str, str], tmp_path_f
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_no_right_is_spare(audited: list[Use], account: str) -> None:
     """Every granted right is used; a ClusterRole's right is used outside of the installation's own namespace."""
-    used = {use.right for use in audited if use.account == account and use.allowed}
-    assert sorted(map(str, granted(account) - used - UNSEEN)) == []
+    usage = {use.right for use in audited if use.account == account and use.allowed}
+    assert sorted(map(str, granted(account) - usage - UNSEEN)) == []
 
 
 def test_nothing_that_is_asked_for_is_refused(audited: list[Use]) -> None:
@@ -120,13 +120,13 @@ def test_nothing_that_is_asked_for_is_refused(audited: list[Use]) -> None:
 def test_what_the_audit_log_cannot_show_is_needed(plane: ControlPlane) -> None:
     """Without the right to delete, keys and endpoints would get no owner on clusters that check this."""
     plane.objects.create("Namespace", "minded")
-    for declared in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", "https://example.com")):
-        plane.objects.create_from(json.dumps(declared), "minded")
+    for value in (manifest("Project", "billing"), apikey("ci"), endpoint("orders", "https://example.com")):
+        plane.objects.create_from(json.dumps(value), "minded")
     plane.kubectl("create", "clusterrole", "patcher", "--verb=get,patch", "--resource=apikeys,webhookendpoints")
     plane.kubectl("create", "clusterrolebinding", "patcher", "--clusterrole=patcher", "--user=patcher")
     owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "1"}
     patch = json.dumps({"metadata": {"ownerReferences": [owner]}})
     for right, name in zip(sorted(UNSEEN), ("ci", "orders"), strict=True):
-        asked = ("patch", right.resource, name, "-n", "minded", "--type=merge", "-p", patch, "--as=patcher")
-        refused = plane.kubectl(*asked, "--dry-run=server", check=False)
-        assert "cannot set an ownerRef on a resource you can't delete" in refused.stderr
+        arguments = ("patch", right.resource, name, "-n", "minded", "--type=merge", "-p", patch, "--as=patcher")
+        refusal = plane.kubectl(*arguments, "--dry-run=server", check=False)
+        assert "cannot set an ownerRef on a resource you can't delete" in refusal.stderr

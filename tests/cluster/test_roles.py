@@ -72,7 +72,7 @@ def test_what_one_takes_in_another_delivers_and_a_third_tells_of(parts: Parts, o
         eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 20, "the status shows them")
         org.wait_for("hwep", "orders", "True Delivered", type_="Reachable")
         secret = (org.secret("orders-signing") or {})["secret"]
-        assert [verdict(one.headers, one.body, [secret]) for one in receiver.received] == [""] * 20
+        assert [verdict(request.headers, request.body, [secret]) for request in receiver.received] == [""] * 20
     assert count(parts.deliver, "delivery_attempts_total") - before == 20
     assert count(parts.intake, "delivery_attempts_total") == 0
     assert count(parts.intake, "events_accepted_total") >= 20
@@ -92,8 +92,8 @@ def test_the_status_has_the_words_of_the_process_that_tried(org: Organization) -
     with receiving(lambda _: 500) as receiver:
         org.with_endpoint(endpoint("flaky", receiver.url))
         org.send(delivered(1))
-        (told,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
-        assert "500" in told["message"]
+        (event,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
+        assert "500" in event["message"]
         assert org.condition("hwep", "flaky", "Reachable") == "False AttemptFailed"
         eventually(lambda: org.status("hwep", "flaky")["deliveries"]["failed"] == 1, "the status counts it")
 
@@ -104,9 +104,9 @@ def test_the_process_that_takes_events_in_sends_a_test_itself(parts: Parts, org:
         org.with_endpoint(endpoint("orders", receiver.url))
         url = f"{parts.intake.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/test"
         answer = org.client.post(url, headers={"Authorization": f"Bearer {org.token}"})
-        told = answer.json()
-        assert told.pop("delivery_id").startswith("dlv_")
-        assert told == {"success": True, "statusCode": 204}
+        document = answer.json()
+        assert document.pop("delivery_id").startswith("dlv_")
+        assert document == {"success": True, "statusCode": 204}
         assert len(receiver.received) == 1
 
 
@@ -120,9 +120,9 @@ def test_a_rotated_secret_reaches_the_process_that_signs(org: Organization) -> N
         new = (org.secret("orders-signing") or {})["secret"]
 
         def signed_anew() -> bool:
-            seen = len(receiver.received)
-            org.send(delivered(seen))
-            eventually(lambda: len(receiver.received) > seen, "it arrives")
+            records = len(receiver.received)
+            org.send(delivered(records))
+            eventually(lambda: len(receiver.received) > records, "it arrives")
             return len(receiver.received[-1].headers["webhook-signature"].split()) == 2
 
         eventually(signed_anew, "deliveries are signed with the new secret")
@@ -160,8 +160,8 @@ def test_what_happens_while_nobody_leads_is_told_later(parts: Parts, org: Organi
         assert parts.reconcile.stop() == 0
         org.send(*map(delivered, range(10)))
         eventually(lambda: len(set(message_ids(receiver.received))) == 10, "all are delivered")
-        stored = count(parts.deliver, "deliveries_total", outcome="delivered")
-        assert stored >= 10
+        document = count(parts.deliver, "deliveries_total", outcome="delivered")
+        assert document >= 10
         parts.reconcile.start()
         eventually(lambda: leads(parts.reconcile), "there is a leader again")
         eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 10, "the status shows them")

@@ -92,17 +92,17 @@ def test_a_paused_leader_writes_nothing_when_it_goes_on(plane: ControlPlane, pai
     with unrest(plane, org):
         for _ in range(ROUNDS):
             work(plane, leader, since=now())
-            paused = now()
+            pause_start = now()
             leader.running.send_signal(signal.SIGSTOP)
             try:
                 seconds_until_it_leads(standby, time.monotonic())
-                work(plane, standby, since=paused)
+                work(plane, standby, since=pause_start)
             finally:
                 leader.running.send_signal(signal.SIGCONT)
             eventually(lambda: not leads(leader), "the one that was paused knows", every=0.01)  # noqa: B023
             work(plane, standby, since=now())
-            gained = next(event for event in written(plane, standby, paused) if event["objectRef"]["name"] == LEASE)
-            late = written(plane, leader, gained["stageTimestamp"])
+            gain = next(event for event in written(plane, standby, pause_start) if event["objectRef"]["name"] == LEASE)
+            late = written(plane, leader, gain["stageTimestamp"])
             assert [(event["verb"], event["requestURI"]) for event in late] == []
             leader, standby = standby, leader
 

@@ -106,8 +106,8 @@ def shop(admin: Person, receiver: Received) -> Iterator[Shop]:
     organization = admin.service.organization
     project = organization.project(f"shop-{uuid4().hex[:6]}", f"Shop {ATTACK}")
     key = organization.service_key(project)
-    made = organization.webhook(key, f"{receiver.url}/{project}?a='%22%3Cb%3E", description=ATTACK)
-    yield Shop(admin, receiver, project, key, made["id"])
+    name = organization.webhook(key, f"{receiver.url}/{project}?a='%22%3Cb%3E", description=ATTACK)
+    yield Shop(admin, receiver, project, key, name["id"])
     receiver.body, receiver.header = b"", ""
 
 
@@ -121,6 +121,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         logs: list[Path] = [service.operator.log, service.api.log]
         report.sections += [(f"end of {log.name}", tail(log)) for log in logs]  # type: ignore[attr-defined]
     if report.failed and isinstance(person, Person):  # type: ignore[attr-defined]
-        shown = f"{person.page.url}\n{person.page.inner_text('body')}"
-        report.sections.append(("page", shown))  # type: ignore[attr-defined]
+        text = f"{person.page.url}\n{person.page.inner_text('body')}"
+        report.sections.append(("page", text))  # type: ignore[attr-defined]
     return report

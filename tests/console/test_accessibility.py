@@ -52,10 +52,10 @@ class Tour:
         shop.send("m-2")
         shop.wait("delivered", 1)
         query = {"webhook": shop.endpoint, "status": "failed"}
-        found = organization.client.get("/v1/deliveries", params=query, headers=shop.key).json()["data"]
-        self.delivery = f"{shop.path}/deliveries/{found[0]['id']}"
-        declared = {"projectRef": {"name": shop.project}, "url": f"{shop.receiver.url}/x", "events": ["opened"]}
-        organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": shop.project}, "spec": declared})
+        violations = organization.client.get("/v1/deliveries", params=query, headers=shop.key).json()["data"]
+        self.delivery = f"{shop.path}/deliveries/{violations[0]['id']}"
+        spec = {"projectRef": {"name": shop.project}, "url": f"{shop.receiver.url}/x", "events": ["opened"]}
+        organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": shop.project}, "spec": spec})
         self.declared = f"{self.project}/endpoints/{shop.project}"
 
     def special_paths(self) -> Iterator[str]:
@@ -89,13 +89,13 @@ def test_every_page_is_accessible_in_both_themes_and_at_both_widths(
         pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path.removeprefix("/console")))
         if route.method == "GET" and route.path not in _OTHERWISE and route.path != "/console/login":
             assert any(pattern.fullmatch(path.partition("?")[0]) for path in paths), route.path
-    found: list[str] = []
+    violations: list[str] = []
     for path in paths:
         person.open(path)
-        found += _violations(page, path, axe, views)
+        violations += _violations(page, path, axe, views)
     person.press("Log out")
     page.get_by_role("heading", name="Log in").wait_for()
-    assert not [*found, *_violations(page, "/login", axe, views)], "\n".join(found)
+    assert not [*violations, *_violations(page, "/login", axe, views)], "\n".join(violations)
 
 
 def _violations(page: Page, path: str, script: str, views: tuple[tuple[int, str], ...]) -> Iterator[str]:

@@ -75,12 +75,12 @@ def test_the_log_is_live_until_the_logout(shop: Shop, browser: Browser) -> None:
     expect(page.locator(".log tbody tr")).to_have_count(2, timeout=40_000)
     assert page.evaluate("document.activeElement.getAttribute('href')") == focused
 
-    other = browser.new_context(storage_state=page.context.storage_state())
-    tab = other.new_page()
+    second = browser.new_context(storage_state=page.context.storage_state())
+    tab = second.new_page()
     tab.goto(f"{person.service.url}/")
     tab.get_by_role("button", name="Log out").click()
     tab.get_by_text("You are logged out").wait_for()
-    other.close()
+    second.close()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=40_000)
 
 
@@ -115,7 +115,7 @@ def test_a_request_of_the_receiver_is_checked_against_the_secret(shop: Shop) -> 
     person, page = shop.person, shop.person.page
     shop.send("m-1", note="checked-body")
     shop.wait("delivered", 1)
-    _, headers, body = next(one for one in reversed(shop.receiver.requests) if shop.project in one[0])
+    _, headers, body = next(request for request in reversed(shop.receiver.requests) if shop.project in request[0])
     person.open(f"{shop.path}/verify?language=go")
     expect(page.locator("#receiver-code")).to_contain_text("package main")
     page.get_by_label("Headers").fill("\n".join(f"{name}: {value}" for name, value in headers.items()))
@@ -132,8 +132,8 @@ def test_a_request_of_the_receiver_is_checked_against_the_secret(shop: Shop) -> 
         f"/v1/webhooks/{shop.endpoint}/secret", headers=service.organization.session()
     )
     log = service.api.log.read_text()
-    for hidden in (read.json()["secret"], headers["x-service-signature"], "checked-body"):
-        assert hidden not in log
+    for secret in (read.json()["secret"], headers["x-service-signature"], "checked-body"):
+        assert secret not in log
     assert read.json()["secret"] not in page.content()
 
 
@@ -168,8 +168,8 @@ def test_no_text_of_a_tenant_or_a_receiver_runs(shop: Shop) -> None:
     person.open(f"{shop.path}/deliveries")
     expect(page.get_by_text("Live:")).to_be_visible()
     page.locator(".log tbody th a").click()
-    shown = page.locator("#delivery").inner_text()
-    assert shown.count("window.attacked=1") >= 3
+    text = page.locator("#delivery").inner_text()
+    assert text.count("window.attacked=1") >= 3
     delivery = page.url.rpartition("/")[2]
     paths = [
         f"{shop.path}/deliveries/{delivery}",
@@ -233,13 +233,13 @@ def test_a_delivery_is_found_only_below_its_own_endpoint_and_project(shop: Shop)
     """Ids of another endpoint or project are answered like ids that do not exist."""
     person = shop.person
     organization = person.service.organization
-    other = organization.webhook(shop.key, f"{shop.receiver.url}/other", events=["bounced"])["id"]
+    second_webhook = organization.webhook(shop.key, f"{shop.receiver.url}/other", events=["bounced"])["id"]
     shop.send("m-1")
     shop.wait("delivered", 1)
     client = organization.client
     [delivery] = client.get("/v1/deliveries", params={"webhook": shop.endpoint}, headers=shop.key).json()["data"]
     for path in (
-        f"/projects/{shop.project}/endpoints/{other}/deliveries/{delivery['id']}",
+        f"/projects/{shop.project}/endpoints/{second_webhook}/deliveries/{delivery['id']}",
         f"/projects/billing/endpoints/{shop.endpoint}/deliveries",
         f"/projects/billing/endpoints/{shop.endpoint}/deliveries/live",
         f"{shop.path}/deliveries/dlv_unknown",

@@ -107,9 +107,9 @@ def test_a_header_value_is_given_again_for_another_host(admin: Person, receiver:
     organization, page = admin.service.organization, admin.page
     hook = organization.webhook(organization.service_key())
     header = {"headers": {"X-Key": "of-the-receiver"}}
-    where = {"project": "billing"}
+    query = {"project": "billing"}
     path = f"/v1/webhooks/{hook['id']}"
-    assert organization.client.patch(path, params=where, json=header, headers=organization.session()).is_success
+    assert organization.client.patch(path, params=query, json=header, headers=organization.session()).is_success
     admin.open(f"/projects/billing/endpoints/{hook['id']}/edit")
     page.get_by_label("URL of your receiver").fill(f"{receiver.url}/moved")
     admin.press("Save")

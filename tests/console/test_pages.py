@@ -15,16 +15,16 @@ def test_a_key_is_shown_once_and_revoked_after_a_confirmation(admin: Person) -> 
     page.get_by_label("Name").fill("Order service")
     page.get_by_label(re.compile("Create, change")).uncheck()
     page.get_by_label("Expires").select_option("30")
-    with page.expect_request(lambda request: request.method == "POST") as posted:
+    with page.expect_request(lambda request: request.method == "POST") as context:
         admin.press("Create the key")
     key = page.locator("#key-value").inner_text()
     header = {"X-Service-Key": key}
     assert client.get("/v1/projects", headers=header).status_code == 200
     # A repetition of the form, as by reloading, creates no second key.
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": admin.service.api.url}
-    repeated = page.request.post(page.url, data=posted.value.post_data, headers=headers)
-    assert "cannot be shown again" in repeated.text()
-    assert key not in repeated.text()
+    answer = page.request.post(page.url, data=context.value.post_data, headers=headers)
+    assert "cannot be shown again" in answer.text()
+    assert key not in answer.text()
     admin.open("/projects/billing/keys")
     assert key not in page.content()
     expect(page.get_by_role("row", name=re.compile("Order service"))).to_have_count(1)

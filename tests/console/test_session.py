@@ -74,13 +74,13 @@ def test_a_form_of_another_site_or_another_session_is_refused(admin: Person) -> 
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
     ):
-        refused = post(headers, form)
-        assert refused.status_code == 403, headers
-        assert "sent by another site" in refused.text
+        refusal = post(headers, form)
+        assert refusal.status_code == 403, headers
+        assert "sent by another site" in refusal.text
     for fields in ({"name": "x"}, {"name": "x", "form_token": "0" * 64}):
-        refused = post(ours, fields)
-        assert refused.status_code == 403
-        assert "belongs to another session" in refused.text
+        refusal = post(ours, fields)
+        assert refusal.status_code == 403
+        assert "belongs to another session" in refusal.text
     assert "from-elsewhere" not in service.organization.projects()
     # Both forms of the check accept our own origin; the organization itself does not allow new projects here.
     for headers in (ours, {"Origin": service.api.url}):
@@ -92,17 +92,17 @@ def test_a_form_of_another_site_or_another_session_is_refused(admin: Person) -> 
 
 def test_a_link_of_another_site_opens_the_page_with_the_session(admin: Person) -> None:
     """The first request has no cookie (SameSite=Strict), so the page loads itself again as a request of our own."""
-    told = httpx.get(
+    answer = httpx.get(
         f"{admin.service.url}/projects/billing?q=a",
         headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
         trust_env=False,
     )
-    assert told.status_code == 200
-    assert 'content="0;url=/console/projects/billing?q=a"' in told.text
+    assert answer.status_code == 200
+    assert 'content="0;url=/console/projects/billing?q=a"' in answer.text
     page = admin.page
     target = f"{admin.service.url}/projects/billing"
-    other = admin.service.api.url.replace("127.0.0.1", "localhost")
-    page.goto(f"{other}/console/login")
+    second = admin.service.api.url.replace("127.0.0.1", "localhost")
+    page.goto(f"{second}/console/login")
     page.evaluate("url => { location.href = url }", target)
     page.wait_for_url(target)
     page.get_by_role("heading", name="Billing").wait_for()

@@ -51,13 +51,13 @@ def test_an_endpoint_with_pull_is_made_read_and_changed_to_a_url(shop: Shop) -> 
     consumer = {"X-Service-Key": person.service.organization.key(shop.project, scopes=["pull", "send"])["key"]}
     for number in range(3):
         client.post("/v1/events", json={"type": "bounced", "messageId": f"m-{number}"}, headers=consumer)
-    taken = client.get(f"/v1/webhooks/{inbox}/messages?limit=2&wait=10s&lease=1h", headers=consumer).json()["data"]
-    settled = client.post(
+    document = client.get(f"/v1/webhooks/{inbox}/messages?limit=2&wait=10s&lease=1h", headers=consumer).json()["data"]
+    answer = client.post(
         f"/v1/webhooks/{inbox}/messages/nack",
-        json={"ids": [taken[0]["id"]], "delay": "1h", "reason": "queue full"},
+        json={"ids": [document[0]["id"]], "delay": "1h", "reason": "queue full"},
         headers=consumer,
     )
-    assert settled.json()["data"][0]["result"] == "nacked"
+    assert answer.json()["data"][0]["result"] == "nacked"
     person.open(f"/projects/{shop.project}/endpoints/{inbox}")
     numbers = page.get_by_label("Messages now")
     expect(numbers).to_contain_text("Waiting 1 With consumers 1 Due later 1", use_inner_text=True)
@@ -70,9 +70,9 @@ def _words_of_messages(person: Person, project: str, inbox: str) -> None:
     page = person.page
     for path in ("", "/configuration", "/deliveries", "/verify", "/secret", "/replays"):
         person.open(f"/projects/{project}/endpoints/{inbox}{path}")
-        shown = page.evaluate(_WORDS)
-        assert "URL" not in shown, path
-        assert "HTTP" not in shown, path
+        text = page.evaluate(_WORDS)
+        assert "URL" not in text, path
+        assert "HTTP" not in text, path
     person.open(f"/projects/{project}/endpoints/{inbox}/deliveries")
     expect(page.locator(".log")).to_contain_text("queue full")
     page.locator(".log tbody tr", has_text="queue full").locator("th a").click()
@@ -135,8 +135,8 @@ def test_an_endpoint_expires_at_the_time_of_the_form(shop: Shop) -> None:
     page.wait_for_url(re.compile(r"/endpoints/wh-\w+$"))
 
     name = page.url.rpartition("/")[2]
-    session, where = person.service.organization.session(), {"project": shop.project}
-    webhook = client.get(f"/v1/webhooks/{name}", params=where, headers=session).json()
+    session, query = person.service.organization.session(), {"project": shop.project}
+    webhook = client.get(f"/v1/webhooks/{name}", params=query, headers=session).json()
     assert webhook["expires_at"] == f"{ends:%Y-%m-%dT%H:%M:%SZ}"
     here = f"/projects/{shop.project}/endpoints/{name}"
     person.open(f"{here}/edit")
@@ -148,4 +148,4 @@ def test_an_endpoint_expires_at_the_time_of_the_form(shop: Shop) -> None:
     page.get_by_label("Expires, in UTC").fill("")
     person.press("Save")
     expect(page.locator("dl.facts").get_by_text("never")).to_be_visible()
-    assert client.get(f"/v1/webhooks/{name}", params=where, headers=session).json()["expires_at"] is None
+    assert client.get(f"/v1/webhooks/{name}", params=query, headers=session).json()["expires_at"] is None

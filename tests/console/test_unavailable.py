@@ -86,11 +86,11 @@ class Site:
 
     def check_basics(self) -> None:
         """Check what no part but the API is needed for: files, login, logout page, and the pages of the view."""
-        with httpx.Client(base_url=self.api.url, headers=OURS, trust_env=False, timeout=30.0) as other:
-            assert "Log in" in other.get("/console/login").text
-            assert self.log_in(other)
+        with httpx.Client(base_url=self.api.url, headers=OURS, trust_env=False, timeout=30.0) as client:
+            assert "Log in" in client.get("/console/login").text
+            assert self.log_in(client)
             for url in URLS:
-                assert other.get(url).status_code == 200, url
+                assert client.get(url).status_code == 200, url
         for path in self.pages:
             assert "unavailable" not in self.read(path), path
 
@@ -110,16 +110,16 @@ def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         operator = OperatorProcess(plane, folder / "operator", settings)
         operator.start()
         stack.callback(operator.kill)
-        counted = {"HOOKWRIGHT_RATE_LIMIT_URL": redis.url, "HOOKWRIGHT_RATE_LIMIT_IP": "100000"}
+        environment = {"HOOKWRIGHT_RATE_LIMIT_URL": redis.url, "HOOKWRIGHT_RATE_LIMIT_IP": "100000"}
         unlimited = {"HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0", "HOOKWRIGHT_ALLOW_HTTP": "false"}
-        api, closed = (
+        api, closed_replica = (
             stack.enter_context(
                 running(
                     ApiProcess(
                         plane,
                         folder / f"api-{fail_open}",
                         operator.intake_url,
-                        counted | unlimited | {"HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open},
+                        environment | unlimited | {"HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open},
                     )
                 )
             )
@@ -131,11 +131,11 @@ def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         organization.project()
         email = organization.user(UserRole.ADMIN)
         organization.wait_for_user(email)
-        made = Site(plane, operator, postgres, redis, api, closed, client, email, "")
-        made.cookie = made.log_in(client)
-        client.headers["Cookie"] = made.cookie.partition(";")[0]
-        _fill(made, organization)
-        yield made
+        creation = Site(plane, operator, postgres, redis, api, closed_replica, client, email, "")
+        creation.cookie = creation.log_in(client)
+        client.headers["Cookie"] = creation.cookie.partition(";")[0]
+        _fill(creation, organization)
+        yield creation
 
 
 def _fill(site: Site, organization: Organization) -> None:
@@ -144,9 +144,9 @@ def _fill(site: Site, organization: Organization) -> None:
     name = organization.webhook(key, "https://127.0.0.1:1/hooks")["id"]
     event = {"type": "delivered", "messageId": "m-1"}
     assert site.client.post("/v1/events", json=event, headers=key).json()["deliveries"] == 1
-    found = site.client.get(f"/v1/webhooks/{name}/deliveries", headers=key).json()["data"]
+    rows = site.client.get(f"/v1/webhooks/{name}/deliveries", headers=key).json()["data"]
     site.endpoint = f"{PROJECT}/endpoints/{name}"
-    site.delivery = f"{site.endpoint}/deliveries/{found[0]['id']}"
+    site.delivery = f"{site.endpoint}/deliveries/{rows[0]['id']}"
 
 
 @contextmanager
@@ -200,11 +200,11 @@ def test_without_the_operator_or_its_store_the_pages_say_what_is_missing(site: S
         if part == "the operator":
             fields = {"url": "https://example.com/new", "events": "opened", "description": "An order service"}
             fields |= {"timeout": "15s", "max_in_flight": "8", "format": "json", "request_key": "k" * 32}
-            shown = site.send(f"{PROJECT}/new-endpoint", 503, **fields)
-            assert 'role="alert"' in shown
-            assert "An order service" in shown
+            text = site.send(f"{PROJECT}/new-endpoint", 503, **fields)
+            assert 'role="alert"' in text
+            assert "An order service" in text
             # The form repeats its request, which then returns the endpoint that is being set up.
-            assert f'value="{"k" * 32}"' in shown
+            assert f'value="{"k" * 32}"' in text
             assert site.read(PROJECT).count("https://example.com/new") == 1
             # A form that was changed is another request; it makes no second endpoint.
             fields["url"] = "https://example.com/other"
@@ -227,8 +227,8 @@ def test_without_the_api_server_pages_show_the_last_state_and_changes_are_refuse
             ("/console/new-project", {"name": "shop"}),
             (f"{site.endpoint}/suspend", {}),
         ):
-            shown = site.send(path, 503, **fields)
-            assert "The API server is unavailable; nothing was done" in shown, path
+            text = site.send(path, 503, **fields)
+            assert "The API server is unavailable; nothing was done" in text, path
     eventually(lambda: site.client.get(site.delivery).status_code == 200, "the operator knows the API again")
 
 
@@ -237,14 +237,14 @@ def test_without_redis_requests_are_counted_here_or_refused_in_words(site: Site)
     site.redis.kill()
     try:
         site.check_basics()
-        with httpx.Client(base_url=site.closed.url, headers=OURS, trust_env=False, timeout=30.0) as other:
+        with httpx.Client(base_url=site.closed.url, headers=OURS, trust_env=False, timeout=30.0) as session:
             for path in ("/console/login", "/console/", PROJECT):
-                answer = other.get(path, headers={"Cookie": site.client.headers["Cookie"]})
+                answer = session.get(path, headers={"Cookie": site.client.headers["Cookie"]})
                 assert answer.status_code == 503, path
                 assert "The rate limit counters are unavailable" in answer.text
                 assert "Wait a moment, then reload the page" in answer.text
             for url in URLS:
-                assert other.get(url).status_code == 200
+                assert session.get(url).status_code == 200
     finally:
         site.redis.start()
     eventually(

@@ -74,8 +74,8 @@ def kubelet(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         stage = Stage(plane, operator, api, folder / "stage")
         stage.prepare()
         with LocalKubelet(plane, folder, {"operator": operator, "api": api}) as running:
-            printed = stage.follow(*section("install.md", "With Helm").blocks, timeout=400)
-            yield stage, running, printed
+            output = stage.follow(*section("install.md", "With Helm").blocks, timeout=400)
+            yield stage, running, output
             assert running.failure is None, running.failure
 
 

@@ -52,18 +52,18 @@ class Store:
 
     def suspend(self, *, suspended: bool) -> None:
         """Suspend or resume the endpoint, and wait until the operator has seen it."""
-        kubectl, where = self.stage.plane.kubectl, ("hwep", "orders", "-n", NAMESPACE)
-        kubectl("patch", *where, "--type=merge", "-p", f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}')
+        kubectl, arguments = self.stage.plane.kubectl, ("hwep", "orders", "-n", NAMESPACE)
+        kubectl("patch", *arguments, "--type=merge", "-p", f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}')
         reason = "{.status.conditions[?(@.type=='Ready')].reason}"
         expected = "Suspended" if suspended else "Delivering"
-        eventually(lambda: kubectl("get", *where, "-o", f"jsonpath={reason}").stdout == expected, expected)
+        eventually(lambda: kubectl("get", *arguments, "-o", f"jsonpath={reason}").stdout == expected, expected)
 
 
 @pytest.fixture
 def receiver() -> Iterator[Received]:
     """Yield a receiver that answers 200."""
-    with receiving() as received:
-        yield received
+    with receiving() as requests:
+        yield requests
 
 
 @pytest.fixture
@@ -79,9 +79,9 @@ def store(stage: Stage, receiver: Received) -> Iterator[Store]:
         project = {"kind": "Project", "metadata": {"name": "billing"}, "spec": {"displayName": "Billing"}}
         spec = {"projectRef": {"name": "billing"}, "url": f"{receiver.url}/orders", "events": ["delivered"]}
         organization.apply(project, {"kind": "WebhookEndpoint", "metadata": {"name": "orders"}, "spec": spec})
-        made = Store(stage, organization, token)
-        made.suspend(suspended=True)
-        yield made
+        new_store = Store(stage, organization, token)
+        new_store.suspend(suspended=True)
+        yield new_store
     stage.settle()
     plane.kubectl("delete", "namespace", NAMESPACE, timeout=120)
     (stage.folder / "hookwright-backup.db").unlink(missing_ok=True)
@@ -122,10 +122,10 @@ def test_a_backup_of_another_cluster_is_refused_until_it_is_transferred(store: S
         lambda: "adopt --from another-cluster" in store.stage.run(log).stdout, "the operator refuses", within=240
     )
 
-    told = store.run("Restore into another cluster or namespace")
+    text = store.run("Restore into another cluster or namespace")
 
     cluster = store.stage.plane.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}").stdout
-    assert f"the database belongs to {cluster}/{SYSTEM_NAMESPACE}" in told
+    assert f"the database belongs to {cluster}/{SYSTEM_NAMESPACE}" in text
     store.stage.settle()
     store.suspend(suspended=False)
     eventually(lambda: len(receiver.requests) == 1, "the delivery of the backup")

@@ -46,28 +46,28 @@ def organization(stage: Stage) -> Stage:
         *section("troubleshooting.md", "Access to the intake").blocks,
         "kubectl hookwright send bounced id=seen messageId=m-1 -n $NAMESPACE",
     )
-    failed = ("get", "hwep", "orders", "-n", "acme", "-o", "jsonpath={.status.deliveries.failed}")
-    eventually(lambda: stage.plane.kubectl(*failed).stdout == "1", "the delivery failed")
+    arguments = ("get", "hwep", "orders", "-n", "acme", "-o", "jsonpath={.status.deliveries.failed}")
+    eventually(lambda: stage.plane.kubectl(*arguments).stdout == "1", "the delivery failed")
     return stage
 
 
 def test_every_block_is_valid_shell() -> None:
     """Bash parses each block alone, also those that are not run here."""
-    blocks = [block for page in PAGES for one in sections(page) for block in (*one.blocks, *one.inline)]
+    blocks = [block for page in PAGES for part in sections(page) for block in (*part.blocks, *part.inline)]
     assert len(blocks) > 50
     assert not [block for block in blocks if "curl" in block]
     for block in blocks:
-        parsed = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
-        assert parsed.returncode == 0, f"{block}\n{parsed.stderr}"
+        result = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, f"{block}\n{result.stderr}"
 
 
 def test_the_notes_of_helm_run_as_printed(kubelet: tuple[Stage, LocalKubelet, str]) -> None:
     """A reader copies the commands of the notes one after another, and each of them succeeds."""
-    stage, _, printed = kubelet
-    commands = notes_commands(printed.partition("NOTES:")[2])
+    stage, _, output = kubelet
+    commands = notes_commands(output.partition("NOTES:")[2])
     assert len(commands) == 5
-    told = stage.follow(*commands, stdin=PASSWORD)
-    assert "you@example.com may log in to organization acme as admin" in told
+    text = stage.follow(*commands, stdin=PASSWORD)
+    assert "you@example.com may log in to organization acme as admin" in text
     stage.follow("kubectl wait -n acme --for=condition=Ready hwep/orders --timeout=60s")
     stage.follow("kubectl delete namespace acme")
 
@@ -77,12 +77,12 @@ def test_the_commands_of_a_page_run_as_printed(organization: Stage, page: str) -
     """Each block and each command in a sentence succeeds, in the order of the page and in one shell."""
     write_files(organization)
     script = []
-    for one in sections(page):
-        if (page, one.title) in {**NOT_RUN, **ELSEWHERE}:
+    for part in sections(page):
+        if (page, part.title) in {**NOT_RUN, **ELSEWHERE}:
             continue
         # A program may read ahead, so each block gets the password of its reader again.
-        blocks = [f"exec <password.txt\n{block}" for block in (*one.blocks, *one.inline)]
-        script += [f"echo '## {one.title}' >&2", SETTLED, *blocks]
+        blocks = [f"exec <password.txt\n{block}" for block in (*part.blocks, *part.inline)]
+        script += [f"echo '## {part.title}' >&2", SETTLED, *blocks]
     organization.follow(*script, timeout=550)
 
 
@@ -102,9 +102,9 @@ def test_a_failed_delivery_is_sent_again_as_printed(organization: Stage) -> None
     """The retry is accepted by the intake, and the delivery gets one more attempt; a replay sends it too."""
     again = section("troubleshooting.md", "REACHABLE is False, or deliveries fail")
     (retry,) = [block for block in again.blocks if "retry" in block]
-    told = organization.follow(*section("troubleshooting.md", "").blocks, retry)
-    assert re.search(r"delivery dlv_\w+ is pending", told)
-    assert re.search(r"replay \w+ of orders completed: \d+ of \d+ sent", told)
+    text = organization.follow(*section("troubleshooting.md", "").blocks, retry)
+    assert re.search(r"delivery dlv_\w+ is pending", text)
+    assert re.search(r"replay \w+ of orders completed: \d+ of \d+ sent", text)
 
 
 def test_the_answers_of_the_intake_are_those_of_the_page(organization: Stage) -> None:
@@ -155,8 +155,10 @@ def test_several_pods_share_a_database_and_adopt_it_as_printed(
     assert len(kubelet[1].replicas) == 3
 
     scale = "kubectl scale deployment/hookwright-operator -n hookwright-system --replicas"
-    gone = "kubectl wait -n hookwright-system --for=delete pod -l app.kubernetes.io/component=operator --timeout=120s"
-    organization.follow(f"{scale}=0", gone)
+    wait_command = (
+        "kubectl wait -n hookwright-system --for=delete pod -l app.kubernetes.io/component=operator --timeout=120s"
+    )
+    organization.follow(f"{scale}=0", wait_command)
     postgres.execute("UPDATE database_owner SET cluster_uid = 'another-cluster'", database=database)
     organization.follow(f"{scale}=1")
     log = "kubectl logs -n hookwright-system deployment/hookwright-operator"
@@ -213,8 +215,8 @@ def test_a_failed_uninstallation_is_finished_as_printed(
     theirs = '{"metadata": {"finalizers": ["hookwright.dev/deliveries", "example.com/theirs"]}}'
     kubectl("patch", "hwep", "orders", "-n", "acme", "--type=merge", "-p", theirs)
     kubelet[1].images_can_be_pulled = False
-    failed = organization.run("helm uninstall hookwright --namespace hookwright-system --timeout 5s")
-    assert failed.returncode != 0
+    result = organization.run("helm uninstall hookwright --namespace hookwright-system --timeout 5s")
+    assert result.returncode != 0
     assert "hookwright.dev" in kubectl(*finalizers).stdout
 
     _, finish, remove = section("install.md", "Uninstall").blocks
@@ -238,5 +240,5 @@ def test_rendered_manifests_and_their_removal_run_as_printed(
     stage.follow(*section("install.md", "With Helm").blocks)
     uninstall, _, remove = section("install.md", "Uninstall").blocks
     stage.follow(uninstall, remove)
-    left = stage.plane.kubectl("get", "namespaces,crd", "-o", "name").stdout
-    assert "hookwright" not in left
+    remaining_names = stage.plane.kubectl("get", "namespaces,crd", "-o", "name").stdout
+    assert "hookwright" not in remaining_names

@@ -50,9 +50,11 @@ def overlay(tmp_path: Path) -> Path:
 
 def test_kustomize_builds_the_overlay_of_the_page(kubectl: Kubectl, overlay: Path) -> None:
     """The suffix reaches the references between objects, and the patch the URL."""
-    built = list(yaml.safe_load_all(kubectl("kustomize", str(overlay)).stdout))
-    (project,) = [document for document in built if document["kind"] == "Project"]
-    endpoints = {one["metadata"]["name"]: one["spec"] for one in built if one["kind"] == "WebhookEndpoint"}
+    objects = list(yaml.safe_load_all(kubectl("kustomize", str(overlay)).stdout))
+    (project,) = [document for document in objects if document["kind"] == "Project"]
+    endpoints = {
+        manifest["metadata"]["name"]: manifest["spec"] for manifest in objects if manifest["kind"] == "WebhookEndpoint"
+    }
     assert project["metadata"]["name"] == "billing-staging"
     assert endpoints["orders-staging"]["url"] == "https://staging.example.com/hooks"
     assert {spec["projectRef"]["name"] for spec in endpoints.values()} == {"billing-staging"}

@@ -30,23 +30,23 @@ WITHOUT_EXAMPLE = {"listEventTypes 200"}
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
     """Return the exported description."""
-    described: dict[str, Any] = json.loads(DOCUMENT.read_text())
-    return described
+    data: dict[str, Any] = json.loads(DOCUMENT.read_text())
+    return data
 
 
 def test_spectral_finds_nothing(node_packages: Path) -> None:
     """Spectral's own rules for OpenAPI report neither an error nor a warning."""
     script = node_packages / "@stoplight" / "spectral-cli" / "dist" / "index.js"
     rules = LOCK.with_name("spectral.yaml")
-    done = node(script, "lint", "--fail-severity=hint", f"--ruleset={rules}", str(DOCUMENT), cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = node(script, "lint", "--fail-severity=hint", f"--ruleset={rules}", str(DOCUMENT), cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_redocly_finds_nothing(node_packages: Path) -> None:
     """Redocly's recommended rules, with each warning as an error, report nothing."""
     script = node_packages / "@redocly" / "cli" / "bin" / "cli.js"
-    done = node(script, "lint", f"--config={LOCK.with_name('redocly.yaml')}", str(DOCUMENT), cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = node(script, "lint", f"--config={LOCK.with_name('redocly.yaml')}", str(DOCUMENT), cwd=ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_linters_report_a_fault(node_packages: Path, document: dict[str, Any], tmp_path: Path) -> None:
@@ -58,24 +58,24 @@ def test_the_linters_report_a_fault(node_packages: Path, document: dict[str, Any
     assert "oas3-api-servers" in node(spectral, "lint", "--fail-severity=hint", rules, str(wrong), cwd=ROOT).stdout
     redocly = node_packages / "@redocly" / "cli" / "bin" / "cli.js"
     config = f"--config={LOCK.with_name('redocly.yaml')}"
-    done = node(redocly, "lint", config, str(wrong), cwd=ROOT)
-    assert "no-empty-servers" in done.stdout + done.stderr
+    result = node(redocly, "lint", config, str(wrong), cwd=ROOT)
+    assert "no-empty-servers" in result.stdout + result.stderr
 
 
 def test_the_description_names_servers_and_the_requests_that_receivers_get(document: dict[str, Any]) -> None:
     """A generator of clients finds a base URL, and a generator of receivers finds the request and its headers."""
     assert [server["url"] for server in document["servers"]] == ["/", "https://{host}"]
-    received = document["webhooks"]["event"]["post"]
-    headers = {parameter["name"] for parameter in received["parameters"]}
+    operation = document["webhooks"]["event"]["post"]
+    headers = {parameter["name"] for parameter in operation["parameters"]}
     assert headers == {"webhook-id", "webhook-timestamp", "webhook-signature", "X-Service-Signature"}
-    body = received["requestBody"]["content"]["application/json"]["schema"]
+    body = operation["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/Event"}
 
 
 def test_the_body_of_events_is_one_named_schema(document: dict[str, Any]) -> None:
     """The body is a reference, because generators make an unusable type for an unnamed union."""
-    sent = document["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert sent == {"$ref": "#/components/schemas/EventsRequest"}
+    schema = document["paths"]["/v1/events"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/EventsRequest"}
     assert document["components"]["schemas"]["EventsRequest"]["oneOf"] == [
         {"$ref": "#/components/schemas/Event"},
         {"$ref": "#/components/schemas/EventList"},
@@ -98,8 +98,8 @@ def test_answers_may_get_more_fields(document: dict[str, Any]) -> None:
 
 def test_each_header_of_single_answers_is_described_where_it_is_sent(document: dict[str, Any]) -> None:
     """ETag and Location are in the description of the answers that have them, and of no others."""
-    described = {name: {"ETag", "Location"} & answer["headers"].keys() for name, answer in _successes(document)}
-    assert {name: headers for name, headers in described.items() if headers} == SENT_HEADERS
+    description = {name: {"ETag", "Location"} & answer["headers"].keys() for name, answer in _successes(document)}
+    assert {name: headers for name, headers in description.items() if headers} == SENT_HEADERS
     for header in ("ETag", "Location"):
         assert document["components"]["headers"][header]["schema"] == {"type": "string"}
 

@@ -41,20 +41,20 @@ def test_the_tour_of_the_readme_runs_as_printed(folder: Path) -> None:
     first = re.sub(r"^.*hookwright listen .*\n", "", first, flags=re.MULTILINE)
     again = ". .dev/env\nkubectl get validatingadmissionpolicy hookwright-delete-projects\n.venv/bin/hookwright whoami"
     script = f"set -euo pipefail\ntrap 'kill $(jobs -p) || true' EXIT\n{first}\n{second}\nbash -euc '{again}'\n"
-    for printed, here in (
+    for value, here in (
         (".venv/bin/", f"{Path(sys.executable).parent}/"),
         (". .dev/env", f". {folder}/dev/env"),
         ("/tmp/orders-secret", f"{folder}/orders-secret"),  # noqa: S108 - of the page
         ("8900", str(free_port())),
     ):
-        assert printed in script
-        script = script.replace(printed, here)
+        assert value in script
+        script = script.replace(value, here)
     earlier = {**os.environ, "HOOKWRIGHT_CONTEXT": "prod", "HOOKWRIGHT_API_KEY": "hw_k7q2m9x0a3b5_secret"}
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", script], cwd=ROOT, env=earlier, capture_output=True, text=True, timeout=200, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "signatures good" in done.stdout
-    assert "test of orders delivered: HTTP 200" in done.stdout
-    assert re.search(r"endpoint wh-\w+ deleted", done.stdout)
-    assert re.search(r"Way: +kubeconfig", done.stdout)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "signatures good" in result.stdout
+    assert "test of orders delivered: HTTP 200" in result.stdout
+    assert re.search(r"endpoint wh-\w+ deleted", result.stdout)
+    assert re.search(r"Way: +kubeconfig", result.stdout)

@@ -43,14 +43,14 @@ async def _captured(sender: Sender) -> dict[str, str]:
     """Return the headers of one real delivery."""
     async with Receiver() as receiver:
         assert await _sent(sender, receiver.url, SECRET) == 200
-        (received,) = receiver.received
-    return {name: received.headers[name] for name in NAMES}
+        (request,) = receiver.received
+    return {name: request.headers[name] for name in NAMES}
 
 
 async def _posted(url: str, headers: Mapping[str, str | bytes], body: bytes) -> int:
-    encoded = {name.encode(): value.encode() if isinstance(value, str) else value for name, value in headers.items()}
+    encoding = {name.encode(): value.encode() if isinstance(value, str) else value for name, value in headers.items()}
     async with httpx.AsyncClient(timeout=60) as client:
-        return (await client.post(url, headers=encoded, content=body)).status_code
+        return (await client.post(url, headers=encoding, content=body)).status_code
 
 
 def test_the_page_has_code_in_seven_languages() -> None:
@@ -118,10 +118,10 @@ async def test_a_receiver_without_a_secret_accepts_nothing(sample: Path, tmp_pat
     """A forgotten setting does not make the empty text a secret that everybody knows."""
     now = str(int(time.time()))
     tag = hmac.digest(b"", f"{MESSAGE}.{now}.".encode() + BODY, "sha256")
-    forged = {"webhook-id": MESSAGE, "webhook-timestamp": now, "webhook-signature": f"v1,{b64encode(tag).decode()}"}
+    forgery = {"webhook-id": MESSAGE, "webhook-timestamp": now, "webhook-signature": f"v1,{b64encode(tag).decode()}"}
     async with sample_receiver(sample, "", tmp_path) as url:
-        assert await _posted(f"{url}/hooks", forged, BODY) == 401
-        assert await _posted(f"{url}/hooks", {**forged, "webhook-signature": "v1,"}, BODY) == 401
+        assert await _posted(f"{url}/hooks", forgery, BODY) == 401
+        assert await _posted(f"{url}/hooks", {**forgery, "webhook-signature": "v1,"}, BODY) == 401
         service = {"X-Service-Signature": hmac.digest(b"", BODY, "sha256").hex()}
         assert await _posted(f"{url}/service-signature", service, BODY) == 401
 
@@ -147,8 +147,8 @@ def test_a_repetition_is_stored_once(tmp_path: Path) -> None:
         store.add("msg_1", BODY)
         store.add("msg_1", BODY)
         store.add("msg_2", BODY)
-    worked: list[str] = []
-    store.work(lambda msg_id, _: worked.append(msg_id))
+    entries: list[str] = []
+    store.work(lambda msg_id, _: entries.append(msg_id))
     store.add("msg_1", BODY)
-    store.work(lambda msg_id, _: worked.append(msg_id))
-    assert worked == ["msg_1", "msg_2"]
+    store.work(lambda msg_id, _: entries.append(msg_id))
+    assert entries == ["msg_1", "msg_2"]

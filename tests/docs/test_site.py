@@ -42,12 +42,12 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_the_site_loads_nothing_from_another_host(checkout: Path) -> None:
     """The pages work without the internet: no script, style or font of another host."""
-    done = _build(checkout)
-    assert done.returncode == 0, done.stdout + done.stderr
+    result = _build(checkout)
+    assert result.returncode == 0, result.stdout + result.stderr
     for page in ("index.html", "gitops/index.html", "chart/index.html", "security-policy/index.html"):
         text = (checkout / "build" / "site" / page).read_text()
-        for loaded in ('<script src="http', 'rel="stylesheet" href="http', "fonts.googleapis"):
-            assert loaded not in text, page
+        for pattern in ('<script src="http', 'rel="stylesheet" href="http', "fonts.googleapis"):
+            assert pattern not in text, page
 
 
 def test_faults_are_reported_in_private_by_a_way_that_exists() -> None:
@@ -70,7 +70,7 @@ def test_a_link_that_leads_nowhere_stops_the_build(checkout: Path, links: str, t
     """Pages, headings and files of the repository are checked."""
     with (checkout / "docs" / "glossary.md").open("a") as page:
         page.write(f"\n{links}\n")
-    done = _build(checkout)
-    assert done.returncode != 0
+    result = _build(checkout)
+    assert result.returncode != 0
     for target in targets:
-        assert target in done.stdout + done.stderr
+        assert target in result.stdout + result.stderr

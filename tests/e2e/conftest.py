@@ -50,15 +50,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def cluster(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Return the cluster; it must have no Hookwright."""
-    found = Cluster.existing(Path(os.environ[KUBECONFIG_VARIABLE]), tmp_path_factory.mktemp("cluster"))
-    there = found.kubectl("get", "crd,namespace", "-o", "name").stdout.split()
-    taken = [name for name in there if name.partition("/")[2] in {NAMESPACE, *CRDS}]
-    if taken:
+    matches = Cluster.existing(Path(os.environ[KUBECONFIG_VARIABLE]), tmp_path_factory.mktemp("cluster"))
+    there = matches.kubectl("get", "crd,namespace", "-o", "name").stdout.split()
+    names = [name for name in there if name.partition("/")[2] in {NAMESPACE, *CRDS}]
+    if names:
         pytest.exit(
-            f"the cluster has a Hookwright already, which the suite would remove: {', '.join(taken)}", returncode=2
+            f"the cluster has a Hookwright already, which the suite would remove: {', '.join(names)}", returncode=2
         )
-    pytestconfig.stash[_CLUSTER] = found
-    return found
+    pytestconfig.stash[_CLUSTER] = matches
+    return matches
 
 
 @pytest.fixture(scope="session")

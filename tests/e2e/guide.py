@@ -29,9 +29,9 @@ class Ran:
 
 def blocks(section: str) -> list[str]:
     """Return the shell blocks of a section of the guide."""
-    found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    assert found, f"{GUIDE.name} has no section {section}"
-    return re.findall(r"^```sh\n(.*?)^```$", found[1], re.MULTILINE | re.DOTALL)
+    match = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert match, f"{GUIDE.name} has no section {section}"
+    return re.findall(r"^```sh\n(.*?)^```$", match[1], re.MULTILINE | re.DOTALL)
 
 
 def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:
@@ -40,7 +40,7 @@ def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:
     folders = [installation.helm, installation.cluster.kubectl_path, Path(sys.executable)]
     programs = [*(program.parent for program in folders), os.environ["PATH"]]
     began = time.monotonic()
-    done = subprocess.run(
+    result = subprocess.run(
         [
             "bash",
             "-c",
@@ -58,5 +58,5 @@ def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:
         timeout=150,
         check=False,
     )
-    assert done.returncode == 0, f"{block}\nended with status {done.returncode}:\n{done.stdout}{done.stderr}"
-    return Ran(done.stdout, done.stderr, time.monotonic() - began)
+    assert result.returncode == 0, f"{block}\nended with status {result.returncode}:\n{result.stdout}{result.stderr}"
+    return Ran(result.stdout, result.stderr, time.monotonic() - began)

@@ -51,7 +51,7 @@ class Installation:
     def run_helm(self, *arguments: str, values: Values | None = None) -> subprocess.CompletedProcess[str]:
         """Run helm in the release's namespace, with values as with ``-f``; it must not fail."""
         given = ("--values", "-") if values is not None else ()
-        done = subprocess.run(
+        result = subprocess.run(
             [self.helm, *arguments, "--namespace", NAMESPACE, *given],
             input=yaml.safe_dump(dict(values or {})),
             env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig)},
@@ -60,8 +60,8 @@ class Installation:
             timeout=300,
             check=False,
         )
-        assert done.returncode == 0, f"helm {' '.join(arguments[:2])}:\n{done.stdout}{done.stderr}"
-        return done
+        assert result.returncode == 0, f"helm {' '.join(arguments[:2])}:\n{result.stdout}{result.stderr}"
+        return result
 
     def values(self, **more: Any) -> dict[str, Any]:
         """Return the values of an installation whose receivers are in the cluster; ``more`` are additional values."""
@@ -112,13 +112,13 @@ class Installation:
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         """Return the pods of a component that are not terminating."""
-        labelled = self.objects("pods", "-l", f"app.kubernetes.io/component={component}")
-        return [pod for pod in labelled if "deletionTimestamp" not in pod["metadata"]]
+        label = self.objects("pods", "-l", f"app.kubernetes.io/component={component}")
+        return [pod for pod in label if "deletionTimestamp" not in pod["metadata"]]
 
     def pod(self, component: str) -> str:
         """Return the name of a component's only pod."""
-        (found,) = self.pods(component)
-        return str(found["metadata"]["name"])
+        (name,) = self.pods(component)
+        return str(name["metadata"]["name"])
 
     def wait_ready(self, within: float = READY_SECONDS) -> None:
         """Wait until every pod of both Deployments is up to date and Ready."""

@@ -33,9 +33,11 @@ def _git(*arguments: str) -> str:
 def _made(chart: Path) -> Path:
     """Copy the present chart with a lower version, and without a field in the endpoints' CRD and its rules."""
     shutil.copytree(CHART, chart)
-    described = yaml.safe_load((chart / "Chart.yaml").read_text())
+    description = yaml.safe_load((chart / "Chart.yaml").read_text())
     # The pods' labels contain the version, so the upgrade replaces the pods, as a new image does.
-    (chart / "Chart.yaml").write_text(yaml.safe_dump({**described, "version": OLD_VERSION, "appVersion": OLD_VERSION}))
+    (chart / "Chart.yaml").write_text(
+        yaml.safe_dump({**description, "version": OLD_VERSION, "appVersion": OLD_VERSION})
+    )
     path = chart / "files" / "crds" / "webhookendpoints.yaml"
     crd = yaml.safe_load(path.read_text())
     for version in crd["spec"]["versions"]:

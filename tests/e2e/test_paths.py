@@ -43,10 +43,10 @@ def test_api_client_logs_in_and_does_everything_through_the_service(org: Organiz
     org.with_endpoint("declared")
     email = f"ada@{org.namespace}.example"
     user = ("hookwright", "users", "create", email, "--organization", org.namespace)
-    made = org.installation.kubectl(
+    output = org.installation.kubectl(
         "exec", "-i", "-n", "hookwright-system", "deployment/hookwright-operator", "--", *user, stdin=f"{PASSWORD}\n"
     )
-    assert made == f"{email} may log in to organization {org.namespace} as admin\n"
+    assert output == f"{email} may log in to organization {org.namespace} as admin\n"
 
     login = {"email": email, "password": PASSWORD}
     # The API learns of the user by its watch.
@@ -57,18 +57,18 @@ def test_api_client_logs_in_and_does_everything_through_the_service(org: Organiz
     assert key.status == 201, key
     ours = {"X-Service-Key": key.json["key"]}
 
-    wanted = {"url": org.receiver("made"), "events": ["delivered", "bounced"]}
-    webhook = org.request("POST", f"{API}/v1/webhooks", wanted, headers=ours)
+    expected = {"url": org.receiver("made"), "events": ["delivered", "bounced"]}
+    webhook = org.request("POST", f"{API}/v1/webhooks", expected, headers=ours)
     assert webhook.status == 201, webhook
     org.receive("made", webhook.json["secret"])
-    listed = org.request("GET", f"{API}/v1/webhooks", headers=ours)
-    assert {entry["id"] for entry in listed.json["data"]} == {"declared", webhook.json["id"]}
+    answer = org.request("GET", f"{API}/v1/webhooks", headers=ours)
+    assert {entry["id"] for entry in answer.json["data"]} == {"declared", webhook.json["id"]}
 
     path = f"{API}/v1/webhooks/{webhook.json['id']}"
-    told = org.request("POST", f"{path}/test", headers=ours).json
-    assert (told["success"], told["statusCode"]) == (True, 200)
-    accepted = org.request("POST", f"{API}/v1/events", {"type": "bounced", "messageId": "m-9"}, headers=ours)
-    assert (accepted.status, accepted.json["deliveries"]) == (202, 1)
+    response = org.request("POST", f"{path}/test", headers=ours).json
+    assert (response["success"], response["statusCode"]) == (True, 200)
+    second_answer = org.request("POST", f"{API}/v1/events", {"type": "bounced", "messageId": "m-9"}, headers=ours)
+    assert (second_answer.status, second_answer.json["deliveries"]) == (202, 1)
     org.arrived("made", ["m-9"])
     log = eventually(
         lambda: org.request("GET", f"{path}/deliveries?status=delivered", headers=ours).json["data"], "the delivery log"

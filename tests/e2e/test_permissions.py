@@ -24,8 +24,8 @@ def test_a_tenant_sends_for_its_own_projects_alone(org: Organization, other: Org
     """A ServiceAccount's token gets 202 in its own namespace, and 403 in another one, where nothing arrives."""
     org.with_endpoint()
     assert org.post(EVENT).status == 202
-    refused = org.post(EVENT, namespace=other.namespace)
-    assert (refused.status, refused.headers["content-type"]) == (403, "application/problem+json")
+    refusal = org.post(EVENT, namespace=other.namespace)
+    assert (refusal.status, refusal.headers["content-type"]) == (403, "application/problem+json")
     org.arrived("orders", ["m-1"])
     assert other.received("orders")["times"] == {}
 
@@ -43,10 +43,10 @@ def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organizat
     """Neither the intake nor the API server returns it; with the right granted, the intake does."""
     path = f"{INTAKE}/v1alpha1/namespaces/{other.namespace}/webhookendpoints/orders/secret"
     assert org.request("GET", path, token=True).status == 403
-    asked = ("get", "secret", "orders-signing", _account(org.namespace, "default"))
-    refused = org.installation.cluster.kubectl(*asked, "-n", other.namespace, check=False)
-    assert refused.returncode != 0
-    assert "Forbidden" in refused.stderr
+    arguments = ("get", "secret", "orders-signing", _account(org.namespace, "default"))
+    refusal = org.installation.cluster.kubectl(*arguments, "-n", other.namespace, check=False)
+    assert refusal.returncode != 0
+    assert "Forbidden" in refusal.stderr
     other.grant("hookwright-intake-admin", org)
 
     def granted() -> Answer | None:
@@ -65,9 +65,9 @@ def test_the_api_reads_no_secret_outside_the_namespace_of_users(org: Organizatio
         ("secrets", "-n", org.namespace),
         ("secrets", "-n", NAMESPACE),
     ):
-        refused = kubectl("get", *verb, api, check=False)
-        assert refused.returncode != 0
-        assert "Forbidden" in refused.stderr
+        refusal = kubectl("get", *verb, api, check=False)
+        assert refusal.returncode != 0
+        assert "Forbidden" in refusal.stderr
     assert kubectl("get", "secrets", "-n", USERS_NAMESPACE, api).returncode == 0
 
 
@@ -78,6 +78,6 @@ def test_a_component_changes_nothing_that_is_not_its_own(org: Organization, comp
     forbidden = ["create pods", "create rolebindings", "update clusterroles", "delete namespaces", "impersonate users"]
     forbidden += ["create secrets", "delete secrets"] if component == "api" else []
     for question in forbidden:
-        asked = ("auth", "can-i", *question.split(), "-n", org.namespace, account)
-        answer = org.installation.cluster.kubectl(*asked, check=False)
+        arguments = ("auth", "can-i", *question.split(), "-n", org.namespace, account)
+        answer = org.installation.cluster.kubectl(*arguments, check=False)
         assert answer.stdout.strip() == "no", f"{component}: {question}"

@@ -37,7 +37,10 @@ def _ready(installation: Installation, component: str) -> list[str]:
     return [
         pod["metadata"]["name"]
         for pod in installation.pods(component)
-        if any(known["type"] == "Ready" and known["status"] == "True" for known in pod["status"].get("conditions", ()))
+        if any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in pod["status"].get("conditions", ())
+        )
     ]
 
 
@@ -76,9 +79,9 @@ def test_a_drain_takes_one_pod_at_a_time(org: Organization) -> None:
     eventually(lambda: len(_ready(installation, "delivery")) == 2, "both pods are Ready")
     first, second = _ready(installation, "delivery")
     assert installation.evict(first).returncode == 0
-    refused = installation.evict(second)
-    assert refused.returncode != 0
-    assert "disruption budget" in refused.stderr
+    refusal = installation.evict(second)
+    assert refusal.returncode != 0
+    assert "disruption budget" in refusal.stderr
     eventually(lambda: installation.evict(second).returncode == 0, "the second may go as well", within=90)
     installation.wait_ready()
     org.with_endpoint()

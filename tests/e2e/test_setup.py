@@ -75,16 +75,16 @@ def test_one_command_tells_whether_it_is_well(bare: Installation, organized: Ran
     assert organized.printed.count("hookwright.dev/") >= 2
     bare.kubectl("apply", "-f", "-", stdin=KEY)
     bare.kubectl("wait", "--for=condition=Ready", "hookwright", "--all", "-n", "acme", "--timeout=30s")
-    told = bare.kubectl("get", "hookwright", "-A")
+    text = bare.kubectl("get", "hookwright", "-A")
     tables = {
-        table.splitlines()[1].split()[1].partition(".")[0]: table.splitlines() for table in told.strip().split("\n\n")
+        table.splitlines()[1].split()[1].partition(".")[0]: table.splitlines() for table in text.strip().split("\n\n")
     }
     assert {
         kind: re.split(r"\s{2,}|(?<=[A-Z]) (?=READY|AGE)", rows[0].strip()) for kind, rows in tables.items()
     } == COLUMNS
     for rows in tables.values():
         start = rows[0].index("READY")
-        assert [row[start : start + 4] for row in rows[1:]] == ["True"] * (len(rows) - 1), told
+        assert [row[start : start + 4] for row in rows[1:]] == ["True"] * (len(rows) - 1), text
 
 
 @pytest.mark.usefixtures("organized")
@@ -92,16 +92,16 @@ def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
     """With a role binding, the command line gets a token and a port, and sends the event with one delivery."""
     binding, sending = blocks("Sending events")
     follow(bare, binding)
-    sent = follow(bare, sending)
-    assert "1 accepted, 1 delivery: msg_" in sent.printed
+    output = follow(bare, sending)
+    assert "1 accepted, 1 delivery: msg_" in output.printed
 
 
 @pytest.mark.usefixtures("organized")
 def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
     """Without a terminal, the commands for the user and for the chart's hash read the password from standard input."""
     user, _, hashing = blocks("Users of the API")
-    made = follow(bare, user, stdin="correct horse battery staple\n")
-    assert made.printed == "ada@example.com may log in to organization acme as admin\n"
+    output = follow(bare, user, stdin="correct horse battery staple\n")
+    assert output.printed == "ada@example.com may log in to organization acme as admin\n"
     hashed = follow(bare, hashing.replace("<password.txt", ""), stdin="correct horse battery staple\n")
     assert hashed.printed.startswith("$argon2id$")
 
@@ -109,8 +109,8 @@ def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
 @pytest.mark.usefixtures("organized")
 def test_helm_test_succeeds_and_status_finds_the_installation(bare: Installation) -> None:
     """The pod of `helm test` reaches every Service, and `status` needs no option to find pods and objects."""
-    tested = follow(bare, f"helm test {RELEASE} --namespace {NAMESPACE} --timeout 2m")
-    assert re.search(r"Phase:\s+Succeeded", tested.printed), tested.printed
+    pins = follow(bare, f"helm test {RELEASE} --namespace {NAMESPACE} --timeout 2m")
+    assert re.search(r"Phase:\s+Succeeded", pins.printed), pins.printed
     # It ends with an error status if the cluster cannot reach the guide's receiver, https://example.com.
     status = follow(bare, "kubectl hookwright status || [ $? = 9 ]").printed
     assert re.search(rf"Way: +kubeconfig, cluster .*, all namespaces, installation {NAMESPACE}", status), status
@@ -149,9 +149,9 @@ def _messages(file: Path) -> set[str]:
 def test_nothing_is_left_by_those_who_want_that(bare: Installation) -> None:
     """The last commands of the section "Uninstall" leave no kind, no namespace, and no object with a finalizer."""
     uninstalling, _, removing = blocks("Uninstall")
-    told = follow(bare, uninstalling)
-    for kept in ("webhookendpoints.hookwright.dev", "[PersistentVolumeClaim] hookwright-operator"):
-        assert kept in told.printed + told.complained
+    text = follow(bare, uninstalling)
+    for row in ("webhookendpoints.hookwright.dev", "[PersistentVolumeClaim] hookwright-operator"):
+        assert row in text.printed + text.complained
     bare.plain = False
     follow(bare, removing)
     assert not [name for name in bare.names("crd") if name.endswith("hookwright.dev")]

@@ -18,9 +18,9 @@ def gone(bare: Installation) -> Organization:
     assert org.post({"type": "delivered", "messageId": "m-1"}).json["deliveries"] == 1
     eventually(lambda: org.received("orders")["good"] > 0, "a first attempt, which fails")
     assert "hookwright.dev/deliveries" in org.kubectl("get", "hwep", "-o", FINALIZERS)
-    told = bare.uninstall()
+    text = bare.uninstall()
     for name in (*CRDS, "hookwright-operator"):
-        assert name in told.stdout + told.stderr, "helm says what it leaves"
+        assert name in text.stdout + text.stderr, "helm says what it leaves"
     return org
 
 

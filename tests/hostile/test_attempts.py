@@ -112,21 +112,21 @@ async def hang(
 
 async def latencies(engine: Engine, namespace: str, receiver: Receiver) -> list[float]:
     """Post events one after the other; return the seconds from post to arrival of those that arrived in time."""
-    posted: dict[bytes, float] = {}
+    entries: dict[bytes, float] = {}
     before = len(receiver.received)
     for number in range(EVENTS):
         body = b"%d" % number
-        posted[body] = time.time()
+        entries[body] = time.time()
         await post(engine, namespace, body=body)
         await asyncio.sleep(0.003)  # the pace of the tenant
 
     def arrived() -> list[Received]:
         # Events from before may arrive as well.
-        return [one for one in receiver.received[before:] if one.body in posted]
+        return [request for request in receiver.received[before:] if request.body in entries]
 
     with suppress(AssertionError):
         await until(lambda: len(arrived()) >= EVENTS, within=TIMEOUT / 2)
-    return [one.at - posted[one.body] for one in arrived()]
+    return [request.at - entries[request.body] for request in arrived()]
 
 
 def p99(seconds: Sequence[float]) -> float:
@@ -137,7 +137,7 @@ def p99(seconds: Sequence[float]) -> float:
 def assert_served(engine: Engine, arrived: Sequence[float]) -> None:
     """Check that the healthy endpoint got its events while every hostile attempt was under way."""
     assert len(arrived) >= 0.99 * EVENTS, f"{len(arrived)} of {EVENTS} events arrived"
-    assert {settled.endpoint_uid for settled in engine.watcher.settled} == {"healthy-0"}
+    assert {settlement.endpoint_uid for settlement in engine.watcher.settled} == {"healthy-0"}
     assert p99(arrived) < GENEROUS
 
 
@@ -194,15 +194,17 @@ def test_a_healthy_endpoint_is_served_while_attempts_of_another_tenant_time_out_
         for _ in range(16):
             await post(engine, "hostile", 4)
         await until(lambda: all(queue.timeouts >= 5 for queue in queues(engine, "hostile")), within=120)
-        settled, began = len(engine.watcher.settled), time.monotonic()
-        arrived = await latencies(engine, "healthy", receiver)
-        hostile = [one for one in engine.watcher.settled[settled:] if one.endpoint_uid != "healthy-0"]
+        count, began = len(engine.watcher.settled), time.monotonic()
+        arrivals = await latencies(engine, "healthy", receiver)
+        hostile = [
+            settlement for settlement in engine.watcher.settled[count:] if settlement.endpoint_uid != "healthy-0"
+        ]
         a_second = len(hostile) / (time.monotonic() - began)
-        log.info("beside %.0f timeouts a second: p99 %.1f ms", a_second, p99(arrived) * 1000)
+        log.info("beside %.0f timeouts a second: p99 %.1f ms", a_second, p99(arrivals) * 1000)
         # Each of the 300 endpoints has at most two places, and an attempt takes a second.
         assert a_second < 600
-        assert len(arrived) >= 0.99 * EVENTS, f"{len(arrived)} of {EVENTS} events arrived"
-        assert p99(arrived) < GENEROUS
+        assert len(arrivals) >= 0.99 * EVENTS, f"{len(arrivals)} of {EVENTS} events arrived"
+        assert p99(arrivals) < GENEROUS
 
     play(scenario, Plan())
 

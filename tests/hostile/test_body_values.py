@@ -65,11 +65,11 @@ def test_the_largest_valid_webhook_is_below_the_bound(tenant: Organization) -> N
     headers = {f"X-{number}": "a,b" for number in range(32)}
     labels = {f"l{number}": "a" for number in range(32)}
     document = {**WEBHOOK, "headers": headers, "labels": labels, "rate_limit": {"per_minute": 1}, "timeout": "5s"}
-    made = tenant.client.post("/v1/webhooks", json=document, headers=tenant.service_key())
-    assert made.status_code == 201, made.text
+    answer = tenant.client.post("/v1/webhooks", json=document, headers=tenant.service_key())
+    assert answer.status_code == 201, answer.text
     change = {"headers": dict.fromkeys(headers) | {"X-New": "a"}, "labels": dict.fromkeys(labels)}
-    changed = tenant.client.patch(made.headers["Location"], json=change, headers=tenant.service_key())
-    assert (changed.status_code, changed.json()["header_names"]) == (200, ["X-New"])
+    response = tenant.client.patch(answer.headers["Location"], json=change, headers=tenant.service_key())
+    assert (response.status_code, response.json()["header_names"]) == (200, ["X-New"])
 
 
 @pytest.mark.parametrize("attack", ["labels", "login", "few labels", "events"])

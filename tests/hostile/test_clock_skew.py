@@ -41,7 +41,9 @@ def url(postgres_url: str) -> str:
 async def renewed(replicas: list[Replica]) -> None:
     """Wait until each replica has renewed its lease."""
     await until(
-        lambda: all(one.dispatcher.queues.scheduler.lease_until_ms >= one.clock() + LEASE_MS for one in replicas)
+        lambda: all(
+            replica.dispatcher.queues.scheduler.lease_until_ms >= replica.clock() + LEASE_MS for replica in replicas
+        )
     )
 
 
@@ -60,8 +62,8 @@ async def test_living_replicas_keep_their_shares_and_send_each_delivery_once(
     replicas: list[Replica] = []
     try:
         for name in (first, *(skews.keys() - {first})):
-            started = await Replica.start(url, name, receivers, endpoints=endpoints, ahead_ms=skews[name])
-            replicas.append(started)
+            replica = await Replica.start(url, name, receivers, endpoints=endpoints, ahead_ms=skews[name])
+            replicas.append(replica)
         await until(lambda: {len(one.dispatcher.owned_shards) for one in replicas} == {SHARDS // 2})
         shares = [frozenset(one.dispatcher.owned_shards._since) for one in replicas]
         for number in range(12):
@@ -127,33 +129,33 @@ async def test_a_stopped_replica_is_replaced_when_its_last_attempts_are_over(url
     clock = Clock()
     receivers = Receivers(clock)
     endpoints = [subscriber(uid, "", timeout=TIMEOUT, max_in_flight=MAX_IN_FLIGHT) for uid in UIDS]
-    stopped = await Replica.start(url, "stopped", receivers, endpoints=endpoints)
-    replicas = [stopped]
+    stopped_one = await Replica.start(url, "stopped", receivers, endpoints=endpoints)
+    replicas = [stopped_one]
     try:
-        await until(lambda: len(stopped.dispatcher.owned_shards) == SHARDS)
-        stopped.gate.open.clear()
-        await until(lambda: stopped.gate.waiting >= 3)  # a heartbeat and two looks
-        clock.advance(stopped.dispatcher.queues.scheduler.lease_until_ms - clock() - TIMEOUT * 1000 - 1)
-        await stopped.post(0)
+        await until(lambda: len(stopped_one.dispatcher.owned_shards) == SHARDS)
+        stopped_one.gate.open.clear()
+        await until(lambda: stopped_one.gate.waiting >= 3)  # a heartbeat and two looks
+        clock.advance(stopped_one.dispatcher.queues.scheduler.lease_until_ms - clock() - TIMEOUT * 1000 - 1)
+        await stopped_one.post(0)
         await until(lambda: len(receivers.under_way) == TOGETHER)  # the lease just covers a timeout
-        other = await Replica.start(url, "other", receivers, endpoints=endpoints, ahead_ms=STOPPED[sentence])
-        replicas.append(other)
+        second = await Replica.start(url, "other", receivers, endpoints=endpoints, ahead_ms=STOPPED[sentence])
+        replicas.append(second)
         clock.advance(TIMEOUT * 1000 - 500)  # the attempts are nearly over
-        await renewed([other])
+        await renewed([second])
 
         async def delivered() -> bool:
-            for sent in [one for one in receivers.under_way if one.replica == "other"]:
-                receivers.answer(sent, 200)
-            counts = (await other.store.read(read.counts)).values()
+            for attempt in [one for one in receivers.under_way if one.replica == "other"]:
+                receivers.answer(attempt, 200)
+            counts = (await second.store.read(read.counts)).values()
             return sum(count.delivered for count in counts) == len(UIDS)
 
         for _ in range(100):
-            looks = other.observed.count("balance")
-            await until(lambda looks=looks: other.observed.count("balance") > looks + 1)  # type: ignore[misc]
+            looks = second.observed.count("balance")
+            await until(lambda looks=looks: second.observed.count("balance") > looks + 1)  # type: ignore[misc]
             if await delivered():
                 break
             clock.advance(250)
-            await renewed([other])
+            await renewed([second])
         assert await delivered()
         assert receivers.wrong == []
     finally:

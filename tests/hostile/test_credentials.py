@@ -65,8 +65,8 @@ class Genuine:
 
     def signed(self, *, without: str = "", **claims: object) -> str:
         """Return a token with the genuine signature over other claims."""
-        changed = {name: value for name, value in {**self.claims, **claims}.items() if name != without}
-        return jws({"alg": "HS256", "typ": "JWT", "kid": self.kid}, changed, self.secret)
+        changed_claims = {name: value for name, value in {**self.claims, **claims}.items() if name != without}
+        return jws({"alg": "HS256", "typ": "JWT", "kid": self.kid}, changed_claims, self.secret)
 
     def forged(self, secret: bytes = b"guessed", **header: object) -> str:
         """Return a token with the genuine claims, another header and a signature by another secret."""
@@ -80,8 +80,8 @@ def encoded(raw: bytes) -> str:
 
 def jws(header: Mapping[str, object], claims: Mapping[str, object], secret: bytes, algorithm: str = "sha256") -> str:
     """Sign claims with an HMAC, whatever algorithm the header names."""
-    signed = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
-    return f"{signed}.{encoded(hmac.digest(secret, signed.encode(), algorithm))}"
+    signing_input = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
+    return f"{signing_input}.{encoded(hmac.digest(secret, signing_input.encode(), algorithm))}"
 
 
 def flipped(text: str, place: int) -> str:
@@ -287,13 +287,13 @@ def genuine(control_plane: Cluster, client: httpx.Client) -> Iterator[Genuine]:
     organizations = Organizations(control_plane, client)
     acme, rival = organizations.new("acme"), organizations.new("rival")
     acme.project()
-    key, token, other = acme.key()["key"], token_of(acme), token_of(rival)
+    key, token, neighbour = acme.key()["key"], token_of(acme), token_of(rival)
     kid = str(header_of(token)["kid"])
     session_keys = control_plane.objects.get("Secret", "hookwright-session-keys", USERS_NAMESPACE) or {}
     producer = service_account_token(
         control_plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience="hookwright"
     )
-    yield Genuine(key, token, other, producer, kid, base64.b64decode(base64.b64decode(session_keys["data"][kid])))
+    yield Genuine(key, token, neighbour, producer, kid, base64.b64decode(base64.b64decode(session_keys["data"][kid])))
     organizations.remove()
 
 

@@ -89,9 +89,9 @@ def test_a_descriptor_that_is_free_afterwards_does_not_make_a_lack_the_names_fai
         monkeypatch.setattr(socket, "getaddrinfo", look_up)
         if lacking == "from the beginning":
             end.enter_context(no_descriptors())
-        with pytest.raises(OSError) as caught:  # noqa: PT011 - its errno is compared
+        with pytest.raises(OSError) as error:  # noqa: PT011 - its errno is compared
             system_lookup("localhost", 80)
-        assert own_fault(caught.value) == "descriptors"
+        assert own_fault(error.value) == "descriptors"
     for descriptor in closing:
         os.close(descriptor)
 
@@ -133,7 +133,7 @@ async def test_what_waits_is_released_at_the_end(database: Path) -> None:
 async def test_idle_connections_are_closed_before_an_attempt_fails() -> None:
     """Kept connections of other endpoints give their descriptors to an attempt that needs one."""
     async with serve(keeps_answering(EMPTY)) as old, serve(keeps_answering(EMPTY)) as new, loopback() as sender:
-        ports = [int(served.url.rpartition(":")[2].partition("/")[0]) for served in (old, new)]
+        ports = [int(server.url.rpartition(":")[2].partition("/")[0]) for server in (old, new)]
         outcomes = await asyncio.gather(*(send(sender, at(ports[0])) for _ in range(12)))
         assert all(outcome.delivered for outcome in outcomes)
         assert len(pool(sender)) > 4
@@ -146,10 +146,10 @@ async def test_a_test_of_an_endpoint_is_no_failure_of_the_endpoint(database: Pat
     store = await open_store(database, Plan())
     async with Receiver() as receiver, loopback() as sender:
         with no_descriptors():
-            outcome, recorded = await EndpointTester(sender, store, lambda: 1.0).test(
+            outcome, record = await EndpointTester(sender, store, lambda: 1.0).test(
                 at(receiver.port), parse_test(b"", "test_1")
             )
-    assert (outcome.own_fault, outcome.status_code, recorded) == ("descriptors", 0, None)
+    assert (outcome.own_fault, outcome.status_code, record) == ("descriptors", 0, None)
     assert receiver.received == []
     await store.close()
 
@@ -161,20 +161,20 @@ async def test_a_tenant_with_thousands_of_receivers_holds_a_bounded_number_of_co
         serve(keeps_answering(EMPTY)) as healthy,
         loopback(lookup=lambda _host, _port: ["127.0.0.1"], idle=64) as sender,
     ):
-        ports = [int(served.url.rpartition(":")[2].partition("/")[0]) for served in (many, healthy)]
+        ports = [int(server.url.rpartition(":")[2].partition("/")[0]) for server in (many, healthy)]
         loop = asyncio.get_running_loop()
         assert (await send(sender, at(ports[1], namespace="healthy"))).delivered
-        expired, used = 0, loop.time()
+        expired_scene, used = 0, loop.time()
         for start in range(0, 2000, 50):
             hosts = [f"host-{start + number}.example.com" for number in range(50)]
             outcomes = await asyncio.gather(*(send(sender, at(ports[0], host, namespace="hostile")) for host in hosts))
             assert all(outcome.delivered for outcome in outcomes)
             assert len(pool(sender)) <= 64
             assert (await send(sender, at(ports[1], namespace="healthy"))).delivered
-            expired, used = expired + (loop.time() - used > KEEPALIVE), loop.time()
+            expired_scene, used = expired_scene + (loop.time() - used > KEEPALIVE), loop.time()
         await until(lambda: len(sender._client._open) <= 64)  # type: ignore[union-attr]
         assert many.connections == 2000
-        assert healthy.connections <= 1 + expired, "only a slow machine may let the connection expire"
+        assert healthy.connections <= 1 + expired_scene, "only a slow machine may let the connection expire"
 
 
 def pool(sender: Sender) -> IdleConnections:

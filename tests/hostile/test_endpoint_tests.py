@@ -24,10 +24,10 @@ EVENT = {"type": "delivered", "messageId": "m"}
 def tenants(control_plane: Cluster, client: httpx.Client) -> Iterator[tuple[Organization, Organization]]:
     """Yield a hostile organization and another one, each with project billing."""
     organizations = Organizations(control_plane, client)
-    hostile, other = organizations.new("hostile"), organizations.new("other")
-    for organization in (hostile, other):
+    hostile, rival = organizations.new("hostile"), organizations.new("other")
+    for organization in (hostile, rival):
         organization.project()
-    yield hostile, other
+    yield hostile, rival
     organizations.remove()
 
 
@@ -51,14 +51,14 @@ async def test_200_tests_of_one_hanging_endpoint_shut_nothing(
     api: ApiProcess, tenants: tuple[Organization, Organization], hanging: str
 ) -> None:
     """Two are under way, the others are answered 429 at once; events of both organizations are accepted meanwhile."""
-    hostile, other = tenants
-    key, other_key = hostile.service_key(), other.service_key()
+    hostile, rival = tenants
+    key, other_key = hostile.service_key(), rival.service_key()
     webhook = hostile.webhook(key, hanging)["id"]
     async with client_of(api, key) as attacker, client_of(api, other_key) as victim:
         tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{webhook}/test")) for _ in range(200)]
-        refused = [await next_one for _, next_one in zip(range(198), asyncio.as_completed(tests), strict=False)]
-        assert {answer.status_code for answer in refused} == {429}
-        for answer in refused:
+        refusals = [await next_one for _, next_one in zip(range(198), asyncio.as_completed(tests), strict=False)]
+        assert {answer.status_code for answer in refusals} == {429}
+        for answer in refusals:
             assert int(answer.headers["retry-after"]) > 0
             assert answer.headers["content-type"] == "application/problem+json"
             assert "2 tests in progress" in answer.json()["detail"]
@@ -72,18 +72,18 @@ async def test_tests_of_many_endpoints_of_one_organization_are_bounded(
     api: ApiProcess, tenants: tuple[Organization, Organization], hanging: str
 ) -> None:
     """16 are under way of the 24 that its 12 endpoints may have; another organization tests its endpoint."""
-    hostile, other = tenants
-    key, other_key = hostile.service_key(), other.service_key()
+    hostile, rival = tenants
+    key, other_key = hostile.service_key(), rival.service_key()
     webhooks = [hostile.webhook(key, hanging)["id"] for _ in range(12)]
-    others = other.webhook(other_key, hanging)["id"]
+    name = rival.webhook(other_key, hanging)["id"]
     async with client_of(api, key) as attacker, client_of(api, other_key) as victim:
-        tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{one}/test")) for one in webhooks * 2]
-        refused = [await next_one for _, next_one in zip(range(8), asyncio.as_completed(tests), strict=False)]
-        assert {answer.status_code for answer in refused} == {429}
-        assert "16 tests of endpoints in progress" in refused[0].json()["detail"]
-        mine = asyncio.create_task(victim.post(f"/v1/webhooks/{others}/test"))
-        done, _ = await asyncio.wait([mine], timeout=1)
-        assert not done, "the other organization's test waits for its receiver"
+        tests = [asyncio.create_task(attacker.post(f"/v1/webhooks/{item}/test")) for item in webhooks * 2]
+        refusals = [await next_one for _, next_one in zip(range(8), asyncio.as_completed(tests), strict=False)]
+        assert {answer.status_code for answer in refusals} == {429}
+        assert "16 tests of endpoints in progress" in refusals[0].json()["detail"]
+        mine = asyncio.create_task(victim.post(f"/v1/webhooks/{name}/test"))
+        result, _ = await asyncio.wait([mine], timeout=1)
+        assert not result, "the other organization's test waits for its receiver"
         await _cancel([*tests, mine])
 
 
@@ -99,9 +99,9 @@ async def test_the_operator_bounds_tests_by_itself(
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(headers=headers, trust_env=False, timeout=120, limits=limits) as client:
         tests = [asyncio.create_task(client.post(f"{url}/test")) for _ in range(50)]
-        refused = [await next_one for _, next_one in zip(range(48), asyncio.as_completed(tests), strict=False)]
-        assert {answer.status_code for answer in refused} == {429}
-        assert int(refused[0].headers["retry-after"]) > 0
+        refusals = [await next_one for _, next_one in zip(range(48), asyncio.as_completed(tests), strict=False)]
+        assert {answer.status_code for answer in refusals} == {429}
+        assert int(refusals[0].headers["retry-after"]) > 0
         assert (await client.get(f"{url}/secret")).status_code == 200
         await _cancel(tests)
 

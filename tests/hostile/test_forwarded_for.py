@@ -93,14 +93,14 @@ LIMIT = 3
 @pytest.mark.parametrize("sentence", COUNTED)
 def test_the_client_is_the_nearest_address_that_no_proxy_vouches_for(sentence: str) -> None:
     """Only a trusted proxy's word counts, and of its word only the last address."""
-    peer, forwarded, client = COUNTED[sentence]
-    assert client_of(peer, forwarded, PROXIES) == client
+    peer, header, client = COUNTED[sentence]
+    assert client_of(peer, header, PROXIES) == client
 
 
 def test_without_trusted_proxies_the_header_is_not_read() -> None:
     """The default: the peer is counted, and its claims are not."""
-    for sentence, (peer, forwarded, _) in COUNTED.items():
-        assert client_of(peer, forwarded, ()) == client_of(peer, [], ()), sentence
+    for sentence, (peer, header, _) in COUNTED.items():
+        assert client_of(peer, header, ()) == client_of(peer, [], ()), sentence
 
 
 def statuses(client: httpx.Client, spoof: str) -> list[int]:
@@ -119,8 +119,8 @@ def test_a_client_does_not_escape_its_limit_by_headers(start_api: StartApi) -> N
     assert statuses(client, "an address each") == [401] * LIMIT + [429]
     for spoof in SPOOFS:
         assert statuses(client, spoof) == [429] * (LIMIT + 1), spoof
-    other = ("Forwarded", "X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "X-Forwarded", "Client-IP")
-    for name in other:
+    second = ("Forwarded", "X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "X-Forwarded", "Client-IP")
+    for name in second:
         assert client.get("/v1/webhooks", headers={name: "1.2.3.4"}).status_code == 429, name
 
 

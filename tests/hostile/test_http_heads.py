@@ -31,12 +31,12 @@ def site(operator: OperatorProcess, start_api: StartApi) -> Installation:
 
 def flood(connection: socket.socket, piece: bytes, *, total: int) -> int:
     """Send a piece again and again until the server ends the connection; return the bytes that were sent."""
-    sent = 0
+    count = 0
     with suppress(ConnectionError, TimeoutError):
-        while sent < total:
+        while count < total:
             connection.sendall(piece)
-            sent += len(piece)
-    return sent
+            count += len(piece)
+    return count
 
 
 @pytest.mark.parametrize("name", PROCESSES)
@@ -144,14 +144,14 @@ def test_no_client_without_a_credential_fills_the_log(
 ) -> None:
     """200 requests write at most one line a second; each is counted in a metric instead."""
     before, began = lines_without_namespace(site.log(name)), time.monotonic()
-    counted = site.refusals(name, reason) if reason else 0
+    count = site.refusals(name, reason) if reason else 0
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: exchange(site.ports[name], request_bytes, source).status, range(200)))
     assert set(answers) <= {400, 401, 404}
-    written = lines_without_namespace(site.log(name)) - before
-    assert written <= time.monotonic() - began + 2
+    lines = lines_without_namespace(site.log(name)) - before
+    assert lines <= time.monotonic() - began + 2
     if reason:
-        assert site.refusals(name, reason) - counted == 200
+        assert site.refusals(name, reason) - count == 200
 
 
 def lines_without_namespace(log: Path) -> int:

@@ -24,26 +24,26 @@ def test_another_credential_that_guesses_the_key_does_not_get_the_secret(
 ) -> None:
     """Another credential of the project that knows method, path and body makes another webhook."""
     victim = acme.service_key()
-    made = register(client, victim)
-    assert made.status_code == 201, made.text
+    registration = register(client, victim)
+    assert registration.status_code == 201, registration.text
     if attacker == "a session":
-        guessed = register(client, acme.session(), project="billing")
+        second = register(client, acme.session(), project="billing")
     else:
-        guessed = register(client, acme.service_key())
-    assert guessed.status_code == 201, guessed.text
-    assert guessed.json()["secret"] != made.json()["secret"]
-    assert guessed.json()["id"] != made.json()["id"]
-    repeated = register(client, victim)
-    assert (repeated.status_code, repeated.json()) == (201, made.json())
+        second = register(client, acme.service_key())
+    assert second.status_code == 201, second.text
+    assert second.json()["secret"] != registration.json()["secret"]
+    assert second.json()["id"] != registration.json()["id"]
+    repetitions = register(client, victim)
+    assert (repetitions.status_code, repetitions.json()) == (201, registration.json())
 
 
 def test_a_guessed_key_cannot_be_taken_before_its_owner_uses_it(acme: Organization, client: httpx.Client) -> None:
     """A request that an attacker sends first neither blocks nor answers the victim's own."""
     assert register(client, acme.service_key()).status_code == 201
-    other = {**BODY, "url": "https://example.com/elsewhere"}
+    second = {**BODY, "url": "https://example.com/elsewhere"}
     victim = {**acme.service_key(), **GUESSED}
-    answer = client.post("/v1/webhooks", json=other, headers=victim)
-    assert (answer.status_code, answer.json()["url"]) == (201, other["url"])
+    answer = client.post("/v1/webhooks", json=second, headers=victim)
+    assert (answer.status_code, answer.json()["url"]) == (201, second["url"])
 
 
 def test_the_same_credential_with_another_body_or_path_gets_no_stored_answer(
@@ -51,10 +51,10 @@ def test_the_same_credential_with_another_body_or_path_gets_no_stored_answer(
 ) -> None:
     """Another body is a 422; the same key at another path makes something else."""
     key, session = acme.service_key(), acme.session()
-    made = register(client, key)
-    changed = {**BODY, "events": ["bounced"]}
-    problem_of(client.post("/v1/webhooks", json=changed, headers={**key, **GUESSED}), 422)
+    registration = register(client, key)
+    changed_body = {**BODY, "events": ["bounced"]}
+    problem_of(client.post("/v1/webhooks", json=changed_body, headers={**key, **GUESSED}), 422)
     assert register(client, session, project="billing").status_code == 201
-    minted = client.post("/v1/projects/billing/keys", json={"name": "a"}, headers={**session, **GUESSED})
-    assert minted.status_code == 201, minted.text
-    assert made.json()["secret"] not in minted.text
+    answer = client.post("/v1/projects/billing/keys", json={"name": "a"}, headers={**session, **GUESSED})
+    assert answer.status_code == 201, answer.text
+    assert registration.json()["secret"] not in answer.text

@@ -244,7 +244,7 @@ def test_a_header_changes_no_answer(world: World, sentence: str) -> None:
     headers.update(world.key)
     answer = world.client.get("/v1/webhooks", headers=headers)
     assert answer.status_code == status
-    assert [one["id"] for one in answer.json()["data"]] == [world.webhook]
+    assert [row["id"] for row in answer.json()["data"]] == [world.webhook]
     assert "injected" not in str(answer.headers)
 
 
@@ -276,7 +276,7 @@ def test_nothing_of_it_reaches_a_label_or_forges_a_line_of_a_log(
             if "injected" in line:
                 assert isinstance(json.loads(line), dict)
                 assert json.loads(line)["event"] != "injected"
-    listed = world.request("GET", "/v1/webhooks", session=False).json()["data"]
-    assert [one["id"] for one in listed] == [world.webhook]
+    rows = world.request("GET", "/v1/webhooks", session=False).json()["data"]
+    assert [row["id"] for row in rows] == [world.webhook]
     keys = world.request("GET", "/v1/projects/billing/keys").json()["data"]
     assert len(keys) == 1

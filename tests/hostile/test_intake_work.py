@@ -52,9 +52,9 @@ class Decoder(json.JSONDecoder):
 
 def refusal(body: object, mode: Mode = Mode.PLAIN) -> ProblemError:
     """Return the refusal of a body."""
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         parse(mode, json.dumps(body).encode(), {})
-    return caught.value
+    return error.value
 
 
 @pytest.mark.parametrize("field", ["namespace", "name"])
@@ -64,14 +64,14 @@ async def test_names_that_no_object_can_have_share_one_cached_review(field: str)
     auth = ReviewAuth(server)
     for name in IMPOSSIBLE:
         access = ACCESS._replace(**{field: name})
-        with pytest.raises(ProblemError) as caught:
+        with pytest.raises(ProblemError) as error:
             await auth.authorise(SENDER, access)
-        assert (caught.value.status, caught.value.detail) == (
+        assert (error.value.status, error.value.detail) == (
             403,
             f"alice may not {access}; a Role or ClusterRole must grant it",
         )
-    [reviewed] = server.reviewed
-    assert field not in reviewed
+    [reviews] = server.reviewed
+    assert field not in reviews
 
 
 @pytest.mark.parametrize("name", ["orders", "a", "a.b-c", "x" * 253])
@@ -79,7 +79,7 @@ async def test_possible_names_are_reviewed_each(name: str) -> None:
     """The rule of names refuses no name that Kubernetes accepts."""
     server = Server(grants=True)
     await ReviewAuth(server).authorise(SENDER, ACCESS._replace(name=name))
-    assert [one["name"] for one in server.reviewed] == [name]
+    assert [item["name"] for item in server.reviewed] == [name]
 
 
 async def test_an_impossible_name_is_an_unknown_one_for_a_caller_with_all_rights() -> None:
@@ -127,10 +127,10 @@ def test_an_event_that_takes_long_is_refused_before_it_is_decoded(
     decoder = Decoder()
     monkeypatch.setattr(exact_json, "_DECODER", decoder)
     body = json.dumps([CLOUD["data"], event] if at else event, ensure_ascii=False).encode()
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         parse(Mode.PLAIN, body, {})
-    [fault] = caught.value.errors
-    assert (caught.value.status, fault.field, fault.message[: len(answer[1])]) == (answer[0], at, answer[1])
+    [fault] = error.value.errors
+    assert (error.value.status, fault.field, fault.message[: len(answer[1])]) == (answer[0], at, answer[1])
     assert decoder.longest < 100
 
 
@@ -178,21 +178,21 @@ def test_numbers_of_attributes_are_not_serialised(monkeypatch: pytest.MonkeyPatc
     """Before, each number with a point or an exponent took an exception and an encoder."""
     event = exact_json.loads(b'{"whole":12,"minus":-0,"yes":true,"no":false,"part":1.5,"long":12345678901234567890}')
     monkeypatch.setattr(exact_json, "dumps", lambda _: pytest.fail("serialised a number"))
-    found = {name: value for name, value, _ in cloud_events.passed_on(event)}
-    assert found == {"whole": "12", "minus": "-0", "yes": "true", "no": "false", "part": None, "long": None}
+    attributes = {name: value for name, value, _ in cloud_events.passed_on(event)}
+    assert attributes == {"whole": "12", "minus": "-0", "yes": "true", "no": "false", "part": None, "long": None}
 
 
 def test_unknown_names_are_listed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a test of an endpoint, and in the query of a search."""
     names = [f"x{number}" for number in range(5_000)]
-    shown: list[str] = []
-    monkeypatch.setattr(parsing, "_shown", lambda text: shown.append(text) or text)  # type: ignore[func-returns-value]
-    with pytest.raises(ProblemError) as caught:
+    views: list[str] = []
+    monkeypatch.setattr(parsing, "_shown", lambda text: views.append(text) or text)  # type: ignore[func-returns-value]
+    with pytest.raises(ProblemError) as error:
         parse_test(json.dumps(dict.fromkeys(names, 1)).encode(), "m")
-    assert len(caught.value.errors) == len(shown) == MAX_FAULTS
-    with pytest.raises(ProblemError) as caught:
+    assert len(error.value.errors) == len(views) == MAX_FAULTS
+    with pytest.raises(ProblemError) as error:
         query_of(DeliveryConditions, {"limit": "0", **dict.fromkeys(names, "1")})
-    assert len(caught.value.errors) == MAX_FAULTS
+    assert len(error.value.errors) == MAX_FAULTS
 
 
 @pytest.mark.parametrize("repeated", ['\\"', "\\\\", "a", "\\a"])

@@ -50,8 +50,8 @@ def test_one_decimal_number_does_not_make_the_serialiser_visit_each_value(monkey
     """
     body = filled("[1.5", ",1,true,null", "]")
     value = exact_json.loads(body)
-    dumped, visited = Counted(json.dumps), Counted(exact_json._text)
+    dumped, visits = Counted(json.dumps), Counted(exact_json._text)
     monkeypatch.setattr(json, "dumps", dumped)
-    monkeypatch.setattr(exact_json, "_text", visited)
+    monkeypatch.setattr(exact_json, "_text", visits)
     assert exact_json.dumps(value) == body
-    assert (dumped.calls, visited.calls) == (0, 1)
+    assert (dumped.calls, visits.calls) == (0, 1)

@@ -34,10 +34,10 @@ GROWTH_MIB = 40
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a separate control plane, because the tests write 100 MB into it."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as started:
-        install(started)
-        started.objects.create("Namespace", "acme")
-        yield started
+    with ControlPlane.start(assets=assets, crds=CRDS) as control_plane:
+        install(control_plane)
+        control_plane.objects.create("Namespace", "acme")
+        yield control_plane
 
 
 def peak(process: ChildProcess) -> float:
@@ -125,11 +125,11 @@ def test_large_objects_of_a_tenant_do_not_fill_the_processes(
             org.with_endpoint(endpoint("orders", "http://127.0.0.1:9/"))
             listed_after = f"hostile-{PROJECTS - 1:03}"
             org.wait_for("hwproj", listed_after, "True Accepting", within=60)
-        watched = peak(operator.running) - before
+        watch_growth = peak(operator.running) - before
     assert operator.stop() == 0
     operator.start()
     try:
-        listed = peak(operator.running) - started_with
+        list_growth = peak(operator.running) - started_with
         with (
             Organization(plane, operator, "acme") as org,
             running(ApiProcess(plane, tmp_path / "api", operator.intake_url, {})) as api,
@@ -139,5 +139,5 @@ def test_large_objects_of_a_tenant_do_not_fill_the_processes(
             assert httpx.get(f"{api.health_url}/readyz", trust_env=False).status_code == 200
     finally:
         operator.stop()
-    grown = {"watched": watched, "listed": listed, "API, listed": api_listed}
-    assert max(grown.values()) < GROWTH_MIB, grown
+    growth = {"watched": watch_growth, "listed": list_growth, "API, listed": api_listed}
+    assert max(growth.values()) < GROWTH_MIB, growth

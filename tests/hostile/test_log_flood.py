@@ -53,8 +53,8 @@ async def test_a_tenant_cannot_fill_the_log_with_failed_attempts(engine: Engine)
         assert AT_ONCE <= len(having(logs, event, "hostile")) <= AT_ONCE + A_SECOND * SECONDS
         assert len(having(logs, event, "acme")) == 1
     unlogged = having(logs, "failed attempts not logged, the namespace has used up its lines", "hostile")
-    logged = sum(len(having(logs, event, "hostile")) for event in ("attempt failed", "delivery failed"))
-    assert sum(line["attempts"] for line in unlogged) + logged == 2 * len(many)
+    log_text = sum(len(having(logs, event, "hostile")) for event in ("attempt failed", "delivery failed"))
+    assert sum(line["attempts"] for line in unlogged) + log_text == 2 * len(many)
     assert len(unlogged) <= 2 * SECONDS
 
 
@@ -77,8 +77,8 @@ async def test_a_tenant_cannot_fill_the_log_with_events(engine: Engine) -> None:
         await engine.events.accept("acme", "billing", many[:1])
         engine.events.acceptance_log.flush()
     hostile = having(lines, "events accepted", "hostile")
-    listed = sum(len(line["events"]) for line in hostile)
-    assert LISTED_AT_ONCE <= listed <= LISTED_AT_ONCE + LISTED_A_SECOND * SECONDS
-    assert sum(line.get("unlisted", 0) for line in hostile) + listed == 5000
+    listing = sum(len(line["events"]) for line in hostile)
+    assert LISTED_AT_ONCE <= listing <= LISTED_AT_ONCE + LISTED_A_SECOND * SECONDS
+    assert sum(line.get("unlisted", 0) for line in hostile) + listing == 5000
     assert sum(line.get("accepted", 0) for line in hostile) == 1000
     assert [len(line["events"]) for line in having(lines, "events accepted", "acme")] == [1]

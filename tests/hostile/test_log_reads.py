@@ -114,18 +114,18 @@ async def test_a_page_examines_a_bounded_number_of_rows_and_cursors_lead_to_the_
     store: Store, state: State, found: list[str]
 ) -> None:
     """Every delivery comes exactly once, in order, in pages that may be short, and no cursor discloses a foreign id."""
-    seen: list[str] = []
+    records: list[str] = []
     cursor, pages = None, 0
     while True:
         page, cursor, steps = await steps_of(store, partial(page_of_state, state=state, cursor=cursor))
         assert steps <= MOST_STEPS
-        seen += page
+        records += page
         pages += 1
         if cursor is None:
             break
         record = await store.read_log(read_sql.delivery, cursor)
         assert record is None or record.endpoint_uid == BUSY
-    assert seen == found
+    assert records == found
     assert pages == (1 if state is State.FAILED else 2)
 
 
@@ -136,15 +136,15 @@ async def test_a_search_by_event_type_examines_a_bounded_number_of_rows(
     """All deliveries that a page checks share one budget of rows; cursors lead to the end."""
     # 40 discarded deliveries of the endpoint are spread over most of the rows of one page.
     monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 40)
-    wanted = Search([BUSY], "acme", event_type=event_type, state=State.DISCARDED)
-    seen: list[str] = []
+    expected = Search([BUSY], "acme", event_type=event_type, state=State.DISCARDED)
+    records: list[str] = []
     cursor, pages = None, 0
     while pages == 0 or cursor is not None:
-        page, cursor, steps = await steps_of(store, partial(page_of_search, wanted=wanted, cursor=cursor))
+        page, cursor, steps = await steps_of(store, partial(page_of_search, wanted=expected, cursor=cursor))
         assert steps <= MOST_STEPS
-        seen += page
+        records += page
         pages += 1
-    assert seen == (rare_ids() if event_type == "delivered" else [])
+    assert records == (rare_ids() if event_type == "delivered" else [])
 
 
 async def test_a_budget_that_ends_between_two_finds_loses_and_repeats_nothing(
@@ -153,16 +153,16 @@ async def test_a_budget_that_ends_between_two_finds_loses_and_repeats_nothing(
     """The budget is smaller than the distance of two finds, so pages are empty and the cursor goes on all the same."""
     monkeypatch.setattr(paging, "STRETCH_ROWS", 70)
     monkeypatch.setattr(paging.RowBudget, "__init__", lambda budget: setattr(budget, "rows", 230))
-    seen: list[str] = []
+    records: list[str] = []
     empty = 0
     page, cursor = await store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT)
     while cursor is not None:
-        seen += [record.id for record in page]
+        records += [record.id for record in page]
         empty += not page
         before = cursor
         page, cursor = await store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
         assert cursor is None or cursor < before
-    assert [*seen, *[record.id for record in page]] == rare_ids()
+    assert [*records, *[record.id for record in page]] == rare_ids()
     assert empty
 
 
@@ -177,8 +177,8 @@ async def test_claims_and_other_tenants_do_not_wait_for_readers(store: Store) ->
         new = event("uid-other")
         await store.accept([new])
         assert set(await store.next_due()) == {"uid-other"}
-        [claimed] = await store.claim([("uid-other", 1)])
-        assert claimed.event_id == new.id
+        [delivery] = await store.claim([("uid-other", 1)])
+        assert delivery.event_id == new.id
         still_reading = sum(not reader.done() for reader in readers)
         await asyncio.gather(*readers)
         assert still_reading >= 8
@@ -197,14 +197,14 @@ async def test_a_rare_state_on_postgresql_examines_a_bounded_number_of_rows(post
         FROM generate_series(0, {rows - 1}) AS n
     """  # noqa: S608 - our own numbers
     await asyncio.to_thread(postgres.execute, REST[0], fill, database="rare")
-    seen: list[str] = []
+    records: list[str] = []
     cursor, pages = None, 0
     while pages == 0 or cursor is not None:
         page, cursor = await store.read_log(read_sql.log, BUSY, state=State.DISCARDED, limit=LIMIT, cursor=cursor)
-        seen += [record.id for record in page]
+        records += [record.id for record in page]
         pages += 1
     dense, following = await store.read_log(read_sql.log, BUSY, state=State.DELIVERED, limit=LIMIT)
     await store.close()
-    assert [int(one[8:]) for one in seen] == sorted(range(7, rows, 40_000), reverse=True)
+    assert [int(entry[8:]) for entry in records] == sorted(range(7, rows, 40_000), reverse=True)
     assert pages == 3
     assert (len(dense), following) == (LIMIT, dense[-1].id)

@@ -88,12 +88,14 @@ def test_an_email_without_an_account_is_counted_and_answered_like_one_with_an_ac
 ) -> None:
     """Status, title and headers do not depend on whether an account exists, before and after the limit."""
     logins, account = victim
-    seen = []
+    results = []
     for address, email in (("203.0.113.3", account.email), ("203.0.113.4", "nobody@example.com")):
         answers = [logins.answer(address, email, "wrong") for _ in range(11)]
         problem_of(answers[-1], 429)
-        seen.append([(one.status_code, one.headers["x-ratelimit-remaining"], one.json()["title"]) for one in answers])
-    assert seen[0] == seen[1]
+        results.append(
+            [(one.status_code, one.headers["x-ratelimit-remaining"], one.json()["title"]) for one in answers]
+        )
+    assert results[0] == results[1]
 
 
 class Flood:
@@ -117,9 +119,9 @@ class Flood:
         """Start; return when each address has only the connections that it may have."""
         addresses = [f"192.0.2.{number + 1}" for number in range(self.ADDRESSES)]
         self._tasks = [asyncio.create_task(self._send(address)) for address in addresses * self.CONNECTIONS]
-        ended = self.ADDRESSES * (self.CONNECTIONS - PASSWORDS.each)
+        total = self.ADDRESSES * (self.CONNECTIONS - PASSWORDS.each)
         async with asyncio.timeout(PATIENCE):
-            while sum(map(len, self.refused.values())) < ended:
+            while sum(map(len, self.refused.values())) < total:
                 self._change.clear()
                 await self._change.wait()
         return self
@@ -153,13 +155,13 @@ async def test_a_good_login_waits_for_one_wrong_password_of_each_other_address(
     account = organizations.new("victim", client)
     account.session()
     async with Flood(api) as flood:
-        waited = []
+        waits = []
         for _ in range(3):
             before = flood.checked
             assert (await flood.log_in("198.51.100.7", account.email, PASSWORD)).status_code == 200
-            waited.append(flood.checked - before)
+            waits.append(flood.checked - before)
         # It is two rounds if addresses take no turns. The lowest value is the one that the client delayed least.
-        assert min(waited) < 1.5 * Flood.ADDRESSES, waited
+        assert min(waits) < 1.5 * Flood.ADDRESSES, waits
         assert {len(answers) for answers in flood.refused.values()} == {Flood.CONNECTIONS - PASSWORDS.each}
         for answer in (answer for answers in flood.refused.values() for answer in answers):
             assert "has 2 checks of passwords in progress" in problem_of(answer, 429)["detail"]

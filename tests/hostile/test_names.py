@@ -102,8 +102,8 @@ async def test_slow_names_of_hostile_tenants_cost_other_tenants_no_attempt(tenan
     Each of these names is new, so each attempt needs a look-up.
     """
     with names() as looked_up:
-        async with serve(CLOSES) as served, loopback(lookup=looked_up) as sender:
-            port = int(served.url.rpartition(":")[2].partition("/")[0])
+        async with serve(CLOSES) as server, loopback(lookup=looked_up) as sender:
+            port = int(server.url.rpartition(":")[2].partition("/")[0])
             hostile = [
                 at(f"slow-{tenant}-{number}.example.com", port, namespace=f"hostile-{tenant}", timeout=2)
                 for tenant in range(tenants)
@@ -213,8 +213,8 @@ async def test_a_failure_of_one_tenant_is_not_charged_to_another(receiver_port: 
     with names() as looked_up:
         looked_up.errors["shared.example.com"] = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         async with loopback(lookup=looked_up) as sender:
-            failed = await send(sender, at("shared.example.com", receiver_port, namespace="hostile"))
-            assert failed.error == "name not found: shared.example.com"
+            failure = await send(sender, at("shared.example.com", receiver_port, namespace="hostile"))
+            assert failure.error == "name not found: shared.example.com"
             del looked_up.errors["shared.example.com"]
             assert (await send(sender, at("shared.example.com", receiver_port, namespace="healthy"))).error == ""
             assert looked_up.asked["shared.example.com"] == 2
@@ -225,22 +225,22 @@ async def test_a_known_answer_is_served_while_its_renewal_hangs(monkeypatch: pyt
     monkeypatch.setattr(name_cache, "FRESH", 0.0)
     monkeypatch.setattr(name_cache, "_SLOW_FACTOR", 0.0)
     with names() as looked_up:
-        blocked = threading.Event()
+        block = threading.Event()
 
         def lookup(host: str, port: int) -> list[str]:
             if looked_up.asked[host]:
-                blocked.wait(150)
+                block.wait(150)
             return looked_up(host, port)
 
-        async with serve(CLOSES) as served, loopback(lookup=lookup) as sender:
-            to = at("works.example.com", int(served.url.rpartition(":")[2].partition("/")[0]))
+        async with serve(CLOSES) as server, loopback(lookup=lookup) as sender:
+            to = at("works.example.com", int(server.url.rpartition(":")[2].partition("/")[0]))
             try:
                 assert [(await send(sender, to)).error for _ in range(20)] == [""] * 20
                 assert looked_up.asked["works.example.com"] == 1
             finally:
-                blocked.set()
+                block.set()
             await until(lambda: looked_up.asked["works.example.com"] == 2)
-            assert served.connections == 20
+            assert server.connections == 20
 
 
 async def test_an_answer_that_turns_to_a_private_address_is_refused_as_soon_as_it_is_known(
@@ -250,20 +250,20 @@ async def test_an_answer_that_turns_to_a_private_address_is_refused_as_soon_as_i
     monkeypatch.setattr(name_cache, "FRESH", 0.0)
     monkeypatch.setattr(name_cache, "_SLOW_FACTOR", 0.0)
     with names() as looked_up:
-        async with serve(CLOSES) as served, loopback(lookup=looked_up) as sender:
-            to = at("works.example.com", int(served.url.rpartition(":")[2].partition("/")[0]))
+        async with serve(CLOSES) as server, loopback(lookup=looked_up) as sender:
+            to = at("works.example.com", int(server.url.rpartition(":")[2].partition("/")[0]))
             assert (await send(sender, to)).delivered
             looked_up.found["works.example.com"] = ["10.0.0.1"]
-            asked = looked_up.asked["works.example.com"]
+            count = looked_up.asked["works.example.com"]
             await send(sender, to)
             assert sender._resolver is not None
-            await until(lambda: looked_up.asked["works.example.com"] > asked and not sender._resolver._pending)  # type: ignore[union-attr]
-            connections = served.connections
+            await until(lambda: looked_up.asked["works.example.com"] > count and not sender._resolver._pending)  # type: ignore[union-attr]
+            connections = server.connections
             monkeypatch.setattr(name_cache, "FRESH", 60.0)
             for _ in range(3):
                 outcome = await send(sender, to)
                 assert outcome.error.startswith("address refused: 10.0.0.1 is a private address")
-            assert served.connections == connections
+            assert server.connections == connections
 
 
 async def test_a_remembered_answer_is_judged_at_each_use() -> None:
@@ -282,11 +282,11 @@ async def test_an_attempt_tries_few_addresses_at_once() -> None:
         looked_up.found["many.example.com"] = [f"127.0.1.{number}" for number in range(250)]
         async with loopback(lookup=looked_up) as sender:
             assert sender._resolver is not None
-            tried = {
+            probe = {
                 address for _ in range(16) for address in await sender._resolver.resolve("acme", "many.example.com", 80)
             }
             assert len(await sender._resolver.resolve("acme", "many.example.com", 80)) == 2
-            assert len(tried) == 16
+            assert len(probe) == 16
 
 
 async def until_delivered(sender: Sender, to: Endpoint) -> None:

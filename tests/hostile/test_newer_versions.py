@@ -25,17 +25,17 @@ UNSUPPORTED = "False UnsupportedSpec"
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a separate control plane with the kinds of a newer version."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as started:
-        install(started)
-        upgrade_kinds(started)
-        yield started
+    with ControlPlane.start(assets=assets, crds=CRDS) as control_plane:
+        install(control_plane)
+        upgrade_kinds(control_plane)
+        yield control_plane
 
 
 @pytest.fixture(scope="module")
 def operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield an operator of this version."""
-    with OperatorProcess(plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"}) as started:
-        yield started
+    with OperatorProcess(plane, tmp_path_factory.mktemp("operator"), {"HOOKWRIGHT_STATUS_INTERVAL": "1"}) as process:
+        yield process
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def upgrade_kinds(cluster: Cluster) -> None:
     cluster.kubectl("replace", "-f", "-", stdin=json.dumps(crd))
 
     def serves() -> bool:
-        tried = endpoint("probe", "https://example.com/", events=["rcs_read"], priority="high", timeout="a day")
+        probe = endpoint("probe", "https://example.com/", events=["rcs_read"], priority="high", timeout="a day")
         return (
-            cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(tried), check=False).returncode
+            cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(probe), check=False).returncode
             == 0
         )
 
@@ -70,7 +70,7 @@ def upgrade_kinds(cluster: Cluster) -> None:
 def message(org: Organization, name: str) -> str:
     """Return the message of an endpoint's condition Ready."""
     conditions = org.status("hwep", name).get("conditions", ())
-    return next((str(known["message"]) for known in conditions if known["type"] == "Ready"), "")
+    return next((str(condition["message"]) for condition in conditions if condition["type"] == "Ready"), "")
 
 
 def test_an_endpoint_of_a_newer_version_is_served_as_far_as_it_is_understood(
@@ -97,11 +97,11 @@ def test_an_endpoint_of_a_newer_version_is_served_as_far_as_it_is_understood(
         assert org.send(delivered(2))["deliveries"] == 3
 
         def got(name: str) -> set[str]:
-            return set(message_ids([one for one in receiver.received if one.target == f"/{name}"]))
+            return set(message_ids([request for request in receiver.received if request.target == f"/{name}"]))
 
         eventually(lambda: got("field") == got("type") == {"1", "2"}, "both endpoints have both events")
-        counted = {"kind": "WebhookEndpoint"}
-        eventually(lambda: org.metric("hookwright_unsupported_objects", **counted) == 3, "three objects are counted")
+        labels = {"kind": "WebhookEndpoint"}
+        eventually(lambda: org.metric("hookwright_unsupported_objects", **labels) == 3, "three objects are counted")
         eventually(lambda: org.status("hwep", "value")["deliveries"]["pending"] == 2, "two deliveries wait")
         assert got("value") == set()
 
@@ -110,7 +110,7 @@ def test_an_endpoint_of_a_newer_version_is_served_as_far_as_it_is_understood(
         org.patch("hwep", "value", {"spec": {"timeout": "5s"}})
         eventually(lambda: got("value") == {"1", "2"}, "what waited is delivered once it is understood")
         org.wait_for("hwep", "value", "True Delivering")
-        eventually(lambda: org.metric("hookwright_unsupported_objects", **counted) == 2, "one is understood now")
+        eventually(lambda: org.metric("hookwright_unsupported_objects", **labels) == 2, "one is understood now")
 
 
 def shown_by_the_api(plane: ControlPlane, operator: OperatorProcess, folder: Path) -> None:
@@ -120,9 +120,9 @@ def shown_by_the_api(plane: ControlPlane, operator: OperatorProcess, folder: Pat
         httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
     ):
         acme = ApiOrganization(plane, client, "acme")
-        listed = client.get("/v1/webhooks", params={"project": "billing"}, headers=acme.session()).json()["data"]
-        assert {one["id"]: one["status"] for one in listed} == {"field": "active", "type": "error", "value": "error"}
-        shown = client.get("/v1/webhooks/value", params={"project": "billing"}, headers=acme.session()).json()
-        assert "spec.timeout" in json.dumps(shown["conditions"])
+        rows = client.get("/v1/webhooks", params={"project": "billing"}, headers=acme.session()).json()["data"]
+        assert {row["id"]: row["status"] for row in rows} == {"field": "active", "type": "error", "value": "error"}
+        document = client.get("/v1/webhooks/value", params={"project": "billing"}, headers=acme.session()).json()
+        assert "spec.timeout" in json.dumps(document["conditions"])
         body = {"url": "https://example.com/", "events": ["rcs_read"]}
         problem_of(client.post("/v1/webhooks", json=body, headers=acme.service_key()), 422)

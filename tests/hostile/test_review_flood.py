@@ -46,13 +46,13 @@ class SlowApiServer:
 @pytest.fixture
 async def api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SlowApiServer]:
     """Yield a running server, which the kubeconfig names."""
-    made, app = SlowApiServer(), web.Application()
-    app.router.add_route("*", "/{path:.*}", made.serve)
+    server, app = SlowApiServer(), web.Application()
+    app.router.add_route("*", "/{path:.*}", server.serve)
     async with TestServer(app) as running:
         write_kubeconfig(tmp_path / "kubeconfig", str(running.make_url("/")), "t")
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        yield made
-        made.open.set()
+        yield server
+        server.open.set()
 
 
 @pytest.mark.slow

@@ -28,8 +28,8 @@ def api(
 ) -> Iterator[ApiProcess]:
     """Yield an API that tests may kill and start again, as the stack's operator; it waits 2 s for the operator."""
     settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "2"}
-    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as started:
-        yield started
+    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as process:
+        yield process
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def stored(organization: Organization, name: str) -> dict[str, Any]:
 
 def ready(organization: Organization, name: str) -> str:
     """Return the condition Ready of an ApiKey as ``<status> <reason>``."""
-    for known in stored(organization, name).get("status", {}).get("conditions", ()):
-        if known["type"] == "Ready":
-            return f"{known['status']} {known['reason']}"
+    for condition in stored(organization, name).get("status", {}).get("conditions", ()):
+        if condition["type"] == "Ready":
+            return f"{condition['status']} {condition['reason']}"
     return ""
 
 
@@ -80,12 +80,12 @@ def opens(organization: Organization, plaintext: str) -> int:
 
 def revoked_key(victim: Organization) -> tuple[str, str, str]:
     """Make, use and revoke a key of the victim; return its id, its plaintext and its digest."""
-    made = victim.key()
-    assert opens(victim, made["key"]) == 200
-    digest = stored(victim, made["id"])["spec"]["digest"]
-    answer = victim.client.delete(f"/v1/projects/billing/keys/{made['id']}", headers=victim.session())
+    new_key = victim.key()
+    assert opens(victim, new_key["key"]) == 200
+    digest = stored(victim, new_key["id"])["spec"]["digest"]
+    answer = victim.client.delete(f"/v1/projects/billing/keys/{new_key['id']}", headers=victim.session())
     assert answer.status_code == 204
-    return made["id"], made["key"], digest
+    return new_key["id"], new_key["key"], digest
 
 
 def a_key() -> MintedKey:
@@ -120,8 +120,8 @@ def test_a_revoked_digest_declared_by_another_tenant_opens_nothing_also_after_re
     await_ready(victim, key_id, "True Usable")
     eventually(lambda: opens(victim, plaintext) == 200, "the victim's own key works again")
     webhook = victim.webhook({"X-Service-Key": plaintext})
-    shown = victim.client.get("/v1/webhooks", headers=victim.session(), params={"project": "billing"}).json()["data"]
-    assert [one["id"] for one in shown] == [webhook["id"]]
+    document = victim.client.get("/v1/webhooks", headers=victim.session(), params={"project": "billing"}).json()["data"]
+    assert [row["id"] for row in document] == [webhook["id"]]
 
 
 def test_of_two_living_keys_with_one_digest_the_first_works_also_after_it_is_deleted(
@@ -137,8 +137,8 @@ def test_of_two_living_keys_with_one_digest_the_first_works_also_after_it_is_del
     eventually(lambda: opens(victim, key.plaintext) == 200, "the first key works")
     victim.cluster.objects.delete("ApiKey", key.key_id, namespace=victim.name)
     eventually(lambda: opens(victim, key.plaintext) == 401, "the first key is revoked")
-    touched = {"metadata": {"annotations": {"touched": "1"}}}
-    attacker.cluster.objects.patch("ApiKey", key.key_id, attacker.name, touched)
+    blocks = {"metadata": {"annotations": {"touched": "1"}}}
+    attacker.cluster.objects.patch("ApiKey", key.key_id, attacker.name, blocks)
     attacker.apply({"kind": "Project", "metadata": {"name": "billing"}, "spec": {"displayName": "again"}})
     await_ready(attacker, key.key_id, DUPLICATE)
     assert opens(attacker, key.plaintext) == 401
@@ -148,7 +148,7 @@ def test_a_digest_in_annotations_of_another_tenant_opens_nothing(tenants: tuple[
     """The operator's own record of a handed over key is in annotations, which a tenant can write."""
     victim, attacker = tenants
     key_id, plaintext, digest = revoked_key(victim)
-    forged = {
+    forgery = {
         "kind": "ApiKey",
         "metadata": {
             "name": "forged",
@@ -156,7 +156,7 @@ def test_a_digest_in_annotations_of_another_tenant_opens_nothing(tenants: tuple[
         },
         "spec": {"projectRef": {"name": "billing"}, "handover": {"secretName": "forged-key"}},
     }
-    attacker.apply(forged)
+    attacker.apply(forgery)
     await_ready(attacker, "forged", DUPLICATE)
     assert opens(attacker, plaintext) == 401
 
@@ -172,9 +172,9 @@ def test_without_the_operator_no_new_key_opens_anything(
     operator.kill()
     try:
         attacker.apply(declared(key_id, digest))
-        refused = victim.client.post("/v1/projects/billing/keys", json={"name": "ci"}, headers=victim.session())
-        problem_of(refused, 503)
-        assert refused.headers["retry-after"]
+        refusal = victim.client.post("/v1/projects/billing/keys", json={"name": "ci"}, headers=victim.session())
+        problem_of(refusal, 503)
+        assert refusal.headers["retry-after"]
         # The API has seen the attacker's ApiKey, because it has seen a later one.
         assert opens(attacker, plaintext) == 401
         assert opens(victim, living) == 200
@@ -182,5 +182,5 @@ def test_without_the_operator_no_new_key_opens_anything(
         operator.start()
     await_ready(attacker, key_id, DUPLICATE)
     assert opens(attacker, plaintext) == 401
-    listed = victim.client.get("/v1/projects/billing/keys", headers=victim.session()).json()["data"]
-    assert len(listed) == 1
+    rows = victim.client.get("/v1/projects/billing/keys", headers=victim.session()).json()["data"]
+    assert len(rows) == 1

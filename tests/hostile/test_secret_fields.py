@@ -26,9 +26,9 @@ def test_a_secret_field_that_is_too_long_is_invalid_and_session_keys_are_read(
         def session_keys() -> dict[str, str]:
             return dict((control_plane.objects.get("Secret", SESSION_KEYS_NAME, USERS_NAMESPACE) or {}).get("data", {}))
 
-        made = eventually(session_keys, "session keys are made", within=30)
+        creation = eventually(session_keys, "session keys are made", within=30)
         assert operator.stop() == 0
         operator.start()
         org.patch("secret", "orders-signing", {"metadata": {"annotations": {"touched": "1"}}})
         org.wait_for("hwep", "orders", "True Delivering")
-        assert session_keys() == made
+        assert session_keys() == creation

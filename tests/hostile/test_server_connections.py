@@ -118,17 +118,17 @@ async def test_a_slow_request_is_ended(
 async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that makes no progress ends its connection, and the request with it."""
     monkeypatch.setattr(protocol, "STALL_SECONDS", 0.5)
-    finished = asyncio.Event()
+    finish = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await pour(scope, receive, send)
-        finished.set()
+        finish.set()
 
     async with serving(app) as port:
         with socket.create_connection((LOOPBACK, port)) as connection:
             connection.sendall(GET)
             async with asyncio.timeout(30):
-                await finished.wait()
+                await finish.wait()
 
 
 async def test_answers_that_one_address_does_not_read_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,13 +167,13 @@ async def test_the_oldest_idle_connection_makes_room() -> None:
             await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0))
             for source in ("127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.3")
         ]
-        (busy_reader, busy_writer), (oldest, _), (younger, _), (other, _) = connections
+        (busy_reader, busy_writer), (oldest, _), (younger, _), (second, _) = connections
         busy_writer.write(GET)
         async with httpx.AsyncClient(trust_env=False) as client:
             with pytest.raises(httpx.ReadTimeout):
                 await client.get(f"http://{LOOPBACK}:{port}/", timeout=1)
         assert await ended(oldest) == b""
-        for reader in (busy_reader, younger, other):
+        for reader in (busy_reader, younger, second):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(reader.read(1), 0.1)
         for _, writer in connections:
@@ -198,11 +198,11 @@ async def test_a_pipelined_request_that_is_malformed_comes_after_the_first_answe
 
 async def test_a_malformed_body_is_refused_while_the_application_waits_for_it() -> None:
     """The application learns that the client is gone, and the client gets a 400."""
-    gone = asyncio.Event()
+    departure = asyncio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await hang(scope, receive, send)
-        gone.set()
+        departure.set()
 
     async with serving(app) as port:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
@@ -211,17 +211,17 @@ async def test_a_malformed_body_is_refused_while_the_application_waits_for_it() 
         writer.write(b"nonsense\r\n")
         assert (await ended(reader)).startswith(b"HTTP/1.1 400")
         async with asyncio.timeout(10):
-            await gone.wait()
+            await departure.wait()
         writer.close()
 
 
 async def test_pipelined_requests_are_bounded() -> None:
     """A read of thousands of small requests leaves few of them in memory; then the connection ends."""
-    served = 0
+    count = 0
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal served
-        served += 1
+        nonlocal count
+        count += 1
         await asyncio.sleep(0.1)
         await greet(scope, receive, send)
 
@@ -229,7 +229,7 @@ async def test_pipelined_requests_are_bounded() -> None:
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
         writer.write(GET * 5000)
         await ended(reader)
-        assert 1 <= served <= PIPELINED + 1
+        assert 1 <= count <= PIPELINED + 1
         writer.close()
 
 
@@ -237,12 +237,12 @@ async def test_slow_bodies_of_a_few_addresses_keep_nobody_out() -> None:
     """At the bound the oldest request whose body is incomplete gives way, of the address that has the most of them."""
     slow = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nx"
 
-    begun = 0
+    count = 0
     before = ended_early(ROOM_CLOSED)
 
     async def whole(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal begun
-        begun += 1
+        nonlocal count
+        count += 1
         while (message := await receive()).get("more_body"):
             pass
         if message["type"] == "http.request":
@@ -256,7 +256,7 @@ async def test_slow_bodies_of_a_few_addresses_keep_nobody_out() -> None:
         for _, writer in hostile:
             writer.write(slow)
         async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
-            await until(lambda: begun == len(hostile))
+            await until(lambda: count == len(hostile))
             for _ in range(3):
                 assert (await client.get(f"http://{LOOPBACK}:{port}/")).status_code == 204
         assert ended_early(ROOM_CLOSED) > before
@@ -278,17 +278,17 @@ async def test_ten_pipelined_requests_are_answered() -> None:
 async def test_an_answered_request_whose_body_is_missing_gives_way() -> None:
     """A connection that keeps its body back after the answer is the first to make room."""
     async with serving(greet, total=2, per_address=2) as port:
-        kept, keeper = await asyncio.open_connection(LOOPBACK, port)
+        remainder, keeper = await asyncio.open_connection(LOOPBACK, port)
         keeper.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
         async with asyncio.timeout(30):
-            assert (await kept.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
-        others = [await asyncio.open_connection(LOOPBACK, port) for _ in range(2)]
-        assert await ended(kept) == b""
-        for reader, writer in others:
+            assert (await remainder.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+        connections = [await asyncio.open_connection(LOOPBACK, port) for _ in range(2)]
+        assert await ended(remainder) == b""
+        for reader, writer in connections:
             writer.write(GET)
             async with asyncio.timeout(30):
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
-        for _, writer in [(kept, keeper), *others]:
+        for _, writer in [(remainder, keeper), *connections]:
             writer.close()
 
 

@@ -31,12 +31,12 @@ async def test_a_caller_that_names_several_namespaces_uses_the_slots_of_one(
     intake: Intake, tokens: Tokens, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A caller without permission gets 32 places in all; requests of a caller with a grant are served beside them."""
-    found, release = 0, asyncio.Event()
+    count, release = 0, asyncio.Event()
     read_log = Store.read_log
 
     async def held(store: Store, *arguments: Any) -> object:
-        nonlocal found
-        found += 1
+        nonlocal count
+        count += 1
         await release.wait()
         return await read_log(store, *arguments)
 
@@ -49,11 +49,11 @@ async def test_a_caller_that_names_several_namespaces_uses_the_slots_of_one(
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
     attack = [asyncio.create_task(intake.client.get(paths[n % 2], headers=stranger)) for n in range(50)]
     await until(lambda: sum(task.done() for task in attack) == 50 - REQUESTS_WITHOUT_GRANT.each)
-    assert found == REQUESTS_WITHOUT_GRANT.each
-    granted = [asyncio.create_task(intake.client.get(f"/deliveries/{DELIVERY}")) for _ in range(8)]
-    await until(lambda: found == REQUESTS_WITHOUT_GRANT.each + 8)
+    assert count == REQUESTS_WITHOUT_GRANT.each
+    requests = [asyncio.create_task(intake.client.get(f"/deliveries/{DELIVERY}")) for _ in range(8)]
+    await until(lambda: count == REQUESTS_WITHOUT_GRANT.each + 8)
     release.set()
-    assert {(await answer).status_code for answer in granted} == {404}
+    assert {(await answer).status_code for answer in requests} == {404}
     statuses = [(await answer).status_code for answer in attack]
     assert sorted(statuses) == [403] * REQUESTS_WITHOUT_GRANT.each + [429] * (50 - REQUESTS_WITHOUT_GRANT.each)
 
@@ -71,21 +71,21 @@ async def test_a_few_organizations_leave_connections_to_the_operator_to_another_
 ) -> None:
     """Each of three has as many requests in progress as it gets; the requests of another organization are answered."""
     monkeypatch.setattr(operator_client, "_TIMEOUT", httpx.Timeout(300.0))
-    requests, each, reserved = OPERATOR_REQUESTS.total, OPERATOR_REQUESTS.each, OPERATOR_REQUESTS.reserved
+    requests, bound, reserve = OPERATOR_REQUESTS.total, OPERATOR_REQUESTS.each, OPERATOR_REQUESTS.reserved
     token = tmp_path / "token"
     token.write_text("token")
     hostile = [f"hostile-{number}" for number in range(3) for _ in range(requests)]
-    async with serve(_answer_only_the_other) as served:
-        operator = OperatorClient(served.url.removesuffix("/hooks"), token)
-        sent = [operator.forward("GET", name, "deliveries", subject="the log") for name in hostile]
-        attack = [asyncio.create_task(one) for one in sent]
-        in_progress = requests - reserved
+    async with serve(_answer_only_the_other) as server:
+        operator = OperatorClient(server.url.removesuffix("/hooks"), token)
+        request = [operator.forward("GET", name, "deliveries", subject="the log") for name in hostile]
+        attack = [asyncio.create_task(item) for item in request]
+        in_progress = requests - reserve
         await until(lambda: sum(task.done() for task in attack) == len(hostile) - in_progress)
-        done = [(name, await _status(task)) for name, task in zip(hostile, attack, strict=True) if task.done()]
-        assert Counter(done) == {
-            ("hostile-0", 429): requests - each,
-            ("hostile-1", 429): requests - each,
-            ("hostile-2", 503): requests - (in_progress - 2 * each),
+        result = [(name, await _status(task)) for name, task in zip(hostile, attack, strict=True) if task.done()]
+        assert Counter(result) == {
+            ("hostile-0", 429): requests - bound,
+            ("hostile-1", 429): requests - bound,
+            ("hostile-2", 503): requests - (in_progress - 2 * bound),
         }
         for _ in range(2):
             assert await operator.forward("GET", "other", "deliveries", subject="the log") == b"{}"

@@ -29,13 +29,13 @@ def site(operator: OperatorProcess, api: ApiProcess) -> Installation:
 @pytest.fixture(scope="module")
 def namespaces(control_plane: Cluster, site: Installation) -> Iterator[tuple[str, str]]:
     """Yield the namespaces of a hostile tenant and another one, each with project billing."""
-    hostile, other = (f"{prefix}-{uuid4().hex[:8]}" for prefix in ("hostile", "other"))
-    for name in (hostile, other):
+    hostile, second = (f"{prefix}-{uuid4().hex[:8]}" for prefix in ("hostile", "other"))
+    for name in (hostile, second):
         control_plane.objects.create("Namespace", name)
         control_plane.objects.create("Project", "billing", name, spec={})
         eventually(lambda name=name: event_status(site, name) == 202, "the operator knows the project")  # type: ignore[misc]
-    yield hostile, other
-    control_plane.objects.delete("Namespace", hostile, other, wait=False)
+    yield hostile, second
+    control_plane.objects.delete("Namespace", hostile, second, wait=False)
 
 
 def head(site: Installation, namespace: str, *, length: int, token: str | None = None) -> bytes:
@@ -55,13 +55,13 @@ def event_status(site: Installation, namespace: str) -> int:
 @pytest.mark.parametrize("start", [b"", b"[", b"[" + b" " * 60_000], ids=["nothing", "a byte", "60 KB"])
 def test_bodies_that_do_not_come_shut_nothing(site: Installation, namespaces: tuple[str, str], start: bytes) -> None:
     """During 300 requests of one tenant with incomplete bodies, events of both tenants are accepted."""
-    hostile, other = namespaces
+    hostile, second = namespaces
     memory = Memory(site.pid("operator"))
     with ExitStack() as stack:
         slow = [stack.enter_context(connect(site.operator.intake_port)) for _ in range(300)]
         for connection in slow:
             connection.sendall(head(site, hostile, length=1_000_000) + start)
-        assert [event_status(site, other) for _ in range(20)] == [202] * 20
+        assert [event_status(site, second) for _ in range(20)] == [202] * 20
         assert event_status(site, hostile) == 202
         assert memory.grown() < 100 * MIB
 

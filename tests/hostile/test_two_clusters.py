@@ -117,8 +117,8 @@ def test_a_second_cluster_is_refused_and_keeps_every_delivery_even_when_it_gets_
 
     command = COMMAND.search(log)
     assert command is not None, log
-    handed = adopt(url, *command[1].split())
-    assert handed.returncode == 0, handed.stderr
+    handover = adopt(url, *command[1].split())
+    assert handover.returncode == 0, handover.stderr
     operator.start()
     try:
         eventually(lambda: _metric(operator, "hookwright_deliveries_orphaned") == 1, "the orphan is counted")
@@ -177,8 +177,8 @@ async def test_of_two_installations_that_start_at_once_one_gets_the_database(url
     """The owner is entered once, whatever the order of transactions is."""
     starts = [claim_database(url, installation, clock=now_ms) for installation in (FIRST, SECOND) * 3]
     results = await asyncio.gather(*starts, return_exceptions=True)
-    refused = [result for result in results if isinstance(result, StoreError)]
-    assert len(refused) == 3, results
+    refusal = [result for result in results if isinstance(result, StoreError)]
+    assert len(refusal) == 3, results
 
 
 @pytest.mark.parametrize("url", ["postgresql"], indirect=True)
@@ -235,11 +235,11 @@ async def test_an_operator_waits_for_an_api_server_that_is_away_and_ends_when_it
     config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "away"}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-    kube, ended = await KubernetesClient.connect("hookwright-operator"), asyncio.Event()
-    waiting = asyncio.create_task(this_installation(kube, SYSTEM_NAMESPACE, ended))
-    done, _ = await asyncio.wait([waiting], timeout=0.5)
-    assert not done
-    ended.set()
+    kube, end = await KubernetesClient.connect("hookwright-operator"), asyncio.Event()
+    waiting = asyncio.create_task(this_installation(kube, SYSTEM_NAMESPACE, end))
+    result, _ = await asyncio.wait([waiting], timeout=0.5)
+    assert not result
+    end.set()
     assert await asyncio.wait_for(waiting, 10) is None
     await kube.close()
 
@@ -262,16 +262,16 @@ async def test_an_orphan_waits_for_its_grace_time_across_restarts(
     """Three leaders one after the other discard nothing for 24 hours, and everything after them."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
     clock = Clock()
-    begun = clock.now
+    start = clock.now
     async with leading(url, clock) as duties:
         await accept(duties.store, "gone")
         await duties.discard_orphans()
-        assert await duties.store.orphans.since() == {"gone": begun}
+        assert await duties.store.orphans.since() == {"gone": start}
     clock.now += 24 * HOUR_MS - 1
     async with leading(url, clock) as duties:
         await duties.discard_orphans()
         assert await state(duties.store, "gone") is State.PENDING
-        assert await duties.store.orphans.since() == {"gone": begun}
+        assert await duties.store.orphans.since() == {"gone": start}
     clock.now += 1
     async with leading(url, clock) as duties:
         await duties.discard_orphans()
@@ -284,8 +284,8 @@ async def test_an_endpoint_that_comes_back_is_no_orphan_any_more(
 ) -> None:
     """Its deliveries stay, and another absence starts another grace time."""
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    declared = endpoint("orders", "https://example.com/")
-    uid = control_plane.objects.create("WebhookEndpoint", "orders", namespace, spec=declared["spec"])["metadata"]["uid"]
+    manifest = endpoint("orders", "https://example.com/")
+    uid = control_plane.objects.create("WebhookEndpoint", "orders", namespace, spec=manifest["spec"])["metadata"]["uid"]
     clock = Clock()
     async with leading(f"sqlite:///{tmp_path}/d.db", clock) as duties:
         await accept(duties.store, uid)

@@ -34,7 +34,7 @@ async def attempts_of(store: Store, delivery_id: str) -> int:
     """Return how many attempts the log has for a delivery."""
     record = await store.read_log(read.delivery, delivery_id)
     assert record is not None
-    assert [one.number for one in record.attempts] == list(range(1, len(record.attempts) + 1))
+    assert [attempt.number for attempt in record.attempts] == list(range(1, len(record.attempts) + 1))
     return len(record.attempts)
 
 
@@ -56,13 +56,13 @@ async def test_a_repeated_settlement_is_stored_once(store: Store, state: State) 
 @pytest.mark.both_engines
 async def test_a_repeated_settlement_that_was_never_stored_is_stored(store: Store) -> None:
     """Beside settlements that were stored, those that were not are stored now."""
-    stored, lost = [await accept_one(store, claimed=True) for _ in range(2)]
-    results = [settlement(one, State.DELIVERED) for one in (stored, lost)]
+    first, second = [await accept_one(store, claimed=True) for _ in range(2)]
+    results = [settlement(delivery, State.DELIVERED) for delivery in (first, second)]
     await store.settle(results[:1])
 
     await store.settle(results, again=True)
 
-    assert [await attempts_of(store, one.id) for one in (stored, lost)] == [1, 1]
+    assert [await attempts_of(store, delivery.id) for delivery in (first, second)] == [1, 1]
     assert await store.read(read.counts_of, "orders") == Counts(
         delivered=2, last_attempt_ms=results[0].attempt.started_ms, last_status_code=200
     )
@@ -79,13 +79,13 @@ async def test_a_repeated_settlement_leaves_a_newer_claim_alone(store: Store, ur
 
     await store.settle([result], again=True)
 
-    other = await neighbour_of(store, url, clock)
-    assert await claimed_ids(other) == []
+    neighbour = await neighbour_of(store, url, clock)
+    assert await claimed_ids(neighbour) == []
     second = result._replace(attempt=result.attempt._replace(started_ms=clock.now + 5), state=State.FAILED)
     await store.settle([second])
     assert await attempts_of(store, delivery.id) == 2
     assert (await store.read(read.counts_of, "orders")).failed == 1
-    await left(other)
+    await left(neighbour)
 
 
 async def test_a_repeated_settlement_waits_for_the_transaction_in_doubt(postgres_url: str) -> None:

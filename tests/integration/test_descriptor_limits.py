@@ -31,9 +31,9 @@ PROCESSES = [
 def test_the_soft_limit_is_raised_to_the_hard_one(limits: str) -> None:
     """A separate process runs the check, because a lowered hard limit stays low."""
     argv = ["prlimit", f"--nofile={limits}", sys.executable, "-c", PROGRAM]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    result = subprocess.run(argv, capture_output=True, text=True, check=True)
     hard = limits.partition(":")[2]
-    assert done.stdout.split() == [hard, hard]
+    assert result.stdout.split() == [hard, hard]
 
 
 @pytest.mark.parametrize(("name", "environment", "needed"), PROCESSES)
@@ -46,21 +46,21 @@ def test_a_process_refuses_to_start_below_its_least_limit(
     count = open_files(OperatorSettings.load()) if name == "operator" else open_files_of_api(ApiSettings.load())
     assert count == needed
     limit = needed - 1
-    ended = subprocess.run(
+    result = subprocess.run(
         ["prlimit", f"--nofile={limit}:{limit}", sys.executable, "-m", f"hookwright_{name}"],
         env=os.environ, capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
-    assert ended.returncode == 2
-    assert ended.stderr.startswith(
+    assert result.returncode == 2
+    assert result.stderr.startswith(
         f"hookwright-{name}: the system allows this process {limit} open files; it needs {needed}: raise the limit"
     )
-    assert "CONNECTIONS" in ended.stderr
+    assert "CONNECTIONS" in result.stderr
 
 
 def test_the_documentation_has_the_least_limits() -> None:
     """docs/scaling.md has the numbers for the default settings."""
     text = SCALING.read_text()
-    shared = ApiSettings(rate_limit_url=REDIS["HOOKWRIGHT_RATE_LIMIT_URL"])
-    counts = open_files(OperatorSettings()), open_files_of_api(ApiSettings()), open_files_of_api(shared)
+    shared_hook = ApiSettings(rate_limit_url=REDIS["HOOKWRIGHT_RATE_LIMIT_URL"])
+    counts = open_files(OperatorSettings()), open_files_of_api(ApiSettings()), open_files_of_api(shared_hook)
     for count in counts:
         assert f"{count:,}" in text

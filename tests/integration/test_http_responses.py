@@ -41,9 +41,9 @@ async def answers(port: int, request: bytes) -> bytes:
     """Send requests on one connection; return everything that arrives until the server closes it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**23)
     writer.write(request)
-    answered = await asyncio.wait_for(reader.read(), 30)
+    answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()
-    return answered
+    return answer
 
 
 def get(path: str, method: str = "GET", *more: str) -> bytes:
@@ -71,14 +71,14 @@ def get(path: str, method: str = "GET", *more: str) -> bytes:
 )
 async def test_every_kind_of_response_is_complete(port: int, request_bytes: bytes, head: bytes, body: bytes) -> None:
     """A head is sent once, also if the method or the status allows no body or the application fails after it."""
-    answered = await answers(port, request_bytes)
-    assert answered.startswith(b"HTTP/1.1 " + head)
-    assert answered.count(b"HTTP/1.1 200") <= 1
-    assert answered.rpartition(b"\r\n\r\n")[2] == body if b"chunked" not in answered else answered.endswith(body)
+    answer = await answers(port, request_bytes)
+    assert answer.startswith(b"HTTP/1.1 " + head)
+    assert answer.count(b"HTTP/1.1 200") <= 1
+    assert answer.rpartition(b"\r\n\r\n")[2] == body if b"chunked" not in answer else answer.endswith(body)
 
 
 async def test_pipelined_requests_are_answered_in_their_order(port: int) -> None:
     """Each of them has its own head and body."""
-    answered = await answers(port, get("/") + get("/large") + get("/", "GET", "Connection: close"))
-    assert answered.count(b"HTTP/1.1 200 OK") == 3
-    assert answered.index(BODY) < answered.index(LARGE) < answered.rindex(BODY)
+    answer = await answers(port, get("/") + get("/large") + get("/", "GET", "Connection: close"))
+    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    assert answer.index(BODY) < answer.index(LARGE) < answer.rindex(BODY)

@@ -40,9 +40,9 @@ def session(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
         ):
             organization = Organization(control_plane, client, namespace)
-            made = Session(control_plane, operator, api, organization, receiver, scrape(operator.health_url))
-            keep_busy(made, client)
-            yield made
+            creation = Session(control_plane, operator, api, organization, receiver, scrape(operator.health_url))
+            keep_busy(creation, client)
+            yield creation
     finally:
         operator.stop()
         control_plane.objects.delete("Namespace", namespace, wait=False)

@@ -50,8 +50,8 @@ def substituted(namespace: str, cluster: str = "") -> str:
 
 def rendered(namespace: str, *arguments: str) -> str:
     """Return the rules that helm renders for an installation, as a rule file of Prometheus."""
-    chosen = ("--show-only", "templates/monitoring/prometheusrule.yaml", "--set", "metrics.prometheusRule.enabled=true")
-    text = Chart(acquire_tool(HELM)).text(None, *chosen, *arguments, namespace=namespace)
+    choice = ("--show-only", "templates/monitoring/prometheusrule.yaml", "--set", "metrics.prometheusRule.enabled=true")
+    text = Chart(acquire_tool(HELM)).text(None, *choice, *arguments, namespace=namespace)
     return yaml.safe_dump(yaml.safe_load(text)["spec"])
 
 
@@ -86,8 +86,8 @@ def _write_cases(cases: Path, rules: str, folder: Path) -> list[str]:
         ).append(case)
     groups = yaml.safe_load(rules)["groups"]
     for number, (names, tests) in enumerate(by_alerts.items()):
-        chosen = [{**group, "rules": [rule for rule in group["rules"] if rule["alert"] in names]} for group in groups]
-        (folder / f"rules-{number}.yaml").write_text(yaml.safe_dump({"groups": chosen}))
+        choice = [{**group, "rules": [rule for rule in group["rules"] if rule["alert"] in names]} for group in groups]
+        (folder / f"rules-{number}.yaml").write_text(yaml.safe_dump({"groups": choice}))
         text = yaml.safe_dump({**document, "rule_files": [f"rules-{number}.yaml"], "tests": tests}, width=10**9)
         (folder / f"cases-{number}.yaml").write_text(text)
     return [f"cases-{number}.yaml" for number in range(len(by_alerts))]
@@ -120,7 +120,7 @@ def test_a_second_installation_hides_no_alert_of_the_first(promtool: Path, rules
         {"series": f'{name}{{namespace="other"}}', "values": "1x20"}
         for name in ("hookwright_build_info", "hookwright_rate_limit_storage_available")
     ]
-    fired = [
+    alerts = [
         {"labels": f'{{alertname="{name}", namespace="hw"}}', "value": 1}
         for name in ("HookwrightApiDown", "HookwrightOperatorDown")
     ]
@@ -131,7 +131,7 @@ def test_a_second_installation_hides_no_alert_of_the_first(promtool: Path, rules
             {
                 "expr": 'count by (alertname, namespace) (ALERTS{alertstate="firing"})',
                 "eval_time": "15m",
-                "exp_samples": fired,
+                "exp_samples": alerts,
             }
         ],
     }
@@ -144,8 +144,8 @@ def test_a_second_installation_hides_no_alert_of_the_first(promtool: Path, rules
 def test_a_living_cluster_hides_no_alert_of_a_dead_one(promtool: Path, tmp_path: Path) -> None:
     """A ruler that reads both clusters alerts about the dead one, although both have the same namespace."""
     for cluster in ("eu-1", "eu-2"):
-        renamed = substituted("hw", cluster).replace("name: hookwright-", f"name: {cluster}-hookwright-")
-        (tmp_path / f"{cluster}.yaml").write_text(renamed)
+        copy = substituted("hw", cluster).replace("name: hookwright-", f"name: {cluster}-hookwright-")
+        (tmp_path / f"{cluster}.yaml").write_text(copy)
     values = {"hookwright_build_info": ("1 1 stale", "1x20"), "hookwright_shards_owned": ("64x20", "128x20")}
     series = [
         {"series": f'{name}{{namespace="hw", cluster="{cluster}", pod="a"}}', "values": text}
@@ -184,7 +184,7 @@ def test_the_rules_of_a_central_ruler_name_their_cluster_everywhere() -> None:
 @pytest.mark.slow
 def test_thresholds_labels_and_the_runbook_are_values() -> None:
     """A company changes them without a copy of the rules."""
-    chosen = {
+    choice = {
         "thresholds.lateSeconds": "90",
         "runbookUrl": "https://wiki.example.com/hooks",
         "alertLabels.team": "messaging",
@@ -192,7 +192,7 @@ def test_thresholds_labels_and_the_runbook_are_values() -> None:
         "overrides.HookwrightBacklogOld.labels.severity": "warning",
         "disabled[0]": "HookwrightStoreSlow",
     }
-    arguments = [part for name, text in chosen.items() for part in ("--set", f"metrics.prometheusRule.{name}={text}")]
+    arguments = [part for name, text in choice.items() for part in ("--set", f"metrics.prometheusRule.{name}={text}")]
     groups = yaml.safe_load(rendered("hw", *arguments))["groups"]
     alerts = {rule["alert"]: rule for group in groups for rule in group["rules"]}
     late = alerts["HookwrightBacklogOld"]
@@ -210,7 +210,7 @@ def test_an_alert_is_about_one_installation(name: str) -> None:
     expression = ALERTS[name]["expr"]
     selectors = re.findall(r"hookwright_\w+(?:\{[^}]*\})?", expression)
     assert selectors
-    assert all('{namespace="$namespace"' in one for one in selectors), expression
+    assert all('{namespace="$namespace"' in selector for selector in selectors), expression
     assert all("namespace" in labels for labels in re.findall(r"\bby \(([^)]*)\)", expression)), expression
 
 
@@ -248,8 +248,8 @@ def test_an_alert_matches_values_that_its_metric_takes(name: str) -> None:
 @cache
 def _values() -> dict[tuple[str, str], set[str]]:
     """Return the values of each label of each metric."""
-    both = (*vars(metrics).values(), *vars(rate_limits).values())
-    families = [family for metric in both if isinstance(metric, MetricWrapperBase) for family in metric.collect()]
+    replicas = (*vars(metrics).values(), *vars(rate_limits).values())
+    families = [family for metric in replicas if isinstance(metric, MetricWrapperBase) for family in metric.collect()]
     values: dict[tuple[str, str], set[str]] = {}
     for family in families:
         for sample in family.samples:
@@ -260,10 +260,10 @@ def _values() -> dict[tuple[str, str], set[str]]:
 
 def test_a_renamed_metric_or_label_is_noticed() -> None:
     """The comparison itself can fail."""
-    known = series(metrics, api_metrics)
-    assert faults("sum by (kind) (hookwright_reconciles_total)", known)
-    assert faults('hookwright_reconcile_total{outcome="ok"}', known)
-    assert faults("sum by (outcome) (hookwright_reconcile_total)", known)
+    record = series(metrics, api_metrics)
+    assert faults("sum by (kind) (hookwright_reconciles_total)", record)
+    assert faults('hookwright_reconcile_total{outcome="ok"}', record)
+    assert faults("sum by (outcome) (hookwright_reconcile_total)", record)
 
 
 @pytest.mark.parametrize("name", ALERTS)

@@ -37,8 +37,8 @@ UNBOUNDED = re.compile(r"https?:|/v1/webhooks/[^{]|msg_|dlv_|hw_|[0-9a-f]{8}-[0-
 )
 def test_what_happens_is_counted(session: Session, name: str, labels: dict[str, str], least: float) -> None:
     """A metric was zero before the session, and counts the operations after it."""
-    grown = value(scrape(session.operator.health_url), name, **labels) - value(session.before, name, **labels)
-    assert grown >= least
+    count = value(scrape(session.operator.health_url), name, **labels) - value(session.before, name, **labels)
+    assert count >= least
 
 
 def test_latency_is_of_first_attempts_alone(session: Session) -> None:
@@ -149,23 +149,23 @@ def _told(session: Session) -> dict[str, str]:
 
 def test_no_secret_is_told_anywhere(session: Session) -> None:
     """No signing secret, API key, token, password, session key or password hash appears, old or new, valid or not."""
-    told = _told(session)
-    assert all(told[where] for where in told if where != "Events of the installation")
+    message = _told(session)
+    assert all(message[item] for item in message if item != "Events of the installation")
     assert len(session.secrets) >= 12
     for what, secret in session.secrets.items():
         assert len(secret) >= 16, what
         # The spec of an endpoint has the static header, so its description shows it; docs/security.md says so.
         shown = {"description"} if what == "static header" else set()
-        leaks = [where for where, text in told.items() if secret in text and where not in shown]
+        leaks = [item for item, text in message.items() if secret in text and item not in shown]
         assert not leaks, f"{what} is in {leaks}"
 
 
 def test_the_search_would_find_a_secret(session: Session) -> None:
     """The same search finds values that are not secret."""
-    told = _told(session)
-    assert "sender-key" in told["Events"]
-    assert "orphan" in told["description"]
-    assert "delivery failed" in told["operator's log"]
+    text = _told(session)
+    assert "sender-key" in text["Events"]
+    assert "orphan" in text["description"]
+    assert "delivery failed" in text["operator's log"]
 
 
 def test_a_delivery_that_is_given_up_is_one_line_of_the_log(session: Session) -> None:

@@ -54,13 +54,13 @@ def test_panels_have_ids_titles_units_and_do_not_overlap(name: str) -> None:
     """Grafana draws panels at the given positions."""
     panels: list[dict[str, Any]] = DASHBOARDS[name]["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
-    taken: set[tuple[int, int]] = set()
+    slots: set[tuple[int, int]] = set()
     for panel in panels:
         at = panel["gridPos"]
         assert at["x"] + at["w"] <= 24
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert not cells & taken, panel["title"]
-        taken |= cells
+        assert not cells & slots, panel["title"]
+        slots |= cells
         if panel["type"] == "row":
             continue
         assert panel["title"]

@@ -47,9 +47,9 @@ def test_every_reason_of_a_condition_or_event_is_explained() -> None:
 
 def test_no_reason_is_explained_that_is_not_there() -> None:
     """The tables' columns of reasons and Events contain only reasons in the code."""
-    told = re.findall(r"^\| (?:[\w, ]+ \| )?`((?:[A-Z][a-z]+){2,})` \|", TROUBLESHOOTING, re.MULTILINE)
-    assert len(told) >= 10
-    assert set(told) <= _reasons()
+    text = re.findall(r"^\| (?:[\w, ]+ \| )?`((?:[A-Z][a-z]+){2,})` \|", TROUBLESHOOTING, re.MULTILINE)
+    assert len(text) >= 10
+    assert set(text) <= _reasons()
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_links_between_the_pages_lead_somewhere(page: str) -> None:
     """Each link points to an existing page and an existing heading."""
     for target in re.findall(r"\]\(((?!https?:)[^)]*)\)", (DOCS / page).read_text()):
         name, _, anchor = target.partition("#")
-        linked = DOCS / (name or page)
-        assert linked.is_file(), target
+        page_path = DOCS / (name or page)
+        assert page_path.is_file(), target
         if anchor:
-            headings = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
+            headings = re.findall(r"^#+ (.+)$", page_path.read_text(), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}, target

@@ -119,10 +119,12 @@ def test_one_message_is_followed_by_its_producers_id(site: Site) -> None:
     eventually_lines(site, event="attempt failed", producer_id="case-4711")
     site.receiver.status = 200
     eventually_lines(site, event="attempt delivered", producer_id="case-4711")
-    found = [line for line in entries(site.operator.log) if "case-4711" in json.dumps(line)]
-    (accepted,) = [line for line in found if line["event"] == "events accepted"]
-    attempts = [line for line in found if line is not accepted]
-    assert [entry["event_id"] for entry in accepted["events"] if entry.get("producer_id") == "case-4711"] == [event_id]
+    matches = [line for line in entries(site.operator.log) if "case-4711" in json.dumps(line)]
+    (acceptance,) = [line for line in matches if line["event"] == "events accepted"]
+    attempts = [line for line in matches if line is not acceptance]
+    assert [entry["event_id"] for entry in acceptance["events"] if entry.get("producer_id") == "case-4711"] == [
+        event_id
+    ]
     assert {line["event"] for line in attempts} == {"attempt failed", "attempt delivered"}
     assert {line["event_id"] for line in attempts} == {event_id}
     assert len({(line["delivery"], line["endpoint"], line["namespace"]) for line in attempts}) == 1
@@ -155,8 +157,8 @@ def test_the_host_lists_of_the_settings_hold_for_attempts(site: Site) -> None:
     for event in ("opened", "clicked"):
         assert site.send(event).status_code == 202
     eventually(lambda: "127.0.0.1 is a loopback address" in site.said("literal"), "the address is refused", within=20)
-    refused = "denied.localhost is denied by this installation"
-    eventually(lambda: refused in site.said("denied"), "the host is refused", within=20)
+    refusal = "denied.localhost is denied by this installation"
+    eventually(lambda: refusal in site.said("denied"), "the host is refused", within=20)
     assert len(site.receiver.requests) == before
 
 
@@ -178,15 +180,15 @@ def eventually_lines(site: Site, **fields: str) -> list[dict[str, Any]]:
 
 def test_no_span_has_a_secret_or_a_url_or_a_body(site: Site) -> None:
     """The spans of all tests above are checked."""
-    told = "".join(span.text for span in site.collector.spans) + json.dumps(site.collector.headers)
-    assert "orders" in told
-    kept = (site.client.headers["x-service-key"], (site.api.folder / "operator-token").read_text())
-    for hidden in ("path-token", "query-token", "whsec_", "messageId", *kept):
-        assert hidden not in told
+    document = "".join(span.text for span in site.collector.spans) + json.dumps(site.collector.headers)
+    assert "orders" in document
+    remainder = (site.client.headers["x-service-key"], (site.api.folder / "operator-token").read_text())
+    for secret in ("path-token", "query-token", "whsec_", "messageId", *remainder):
+        assert secret not in document
 
 
 def test_a_request_without_an_id_gets_one_on_every_answer_of_the_api(site: Site) -> None:
     """Refusals have one too, and each request has its own."""
-    told = [site.client.get(path).headers["x-request-id"] for path in ("/v1/webhooks", "/nowhere", "/v1/auth/me")]
-    assert len(set(told)) == 3
-    assert all(len(one) == 32 for one in told)
+    answer = [site.client.get(path).headers["x-request-id"] for path in ("/v1/webhooks", "/nowhere", "/v1/auth/me")]
+    assert len(set(answer)) == 3
+    assert all(len(item) == 32 for item in answer)

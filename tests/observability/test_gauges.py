@@ -36,8 +36,8 @@ class Installation:
 
     def endpoint(self, name: str, *, reachable: str = "True", tried: int | None = None, **fields: Any) -> None:
         """Register an endpoint whose last attempt was so many minutes ago; its uid is its name."""
-        made = {"uid": name, "namespace": "acme", "name": name, "project": "billing", "url": "https://example.com/"}
-        self.registry.put(Endpoint(**made | {"events": frozenset({"delivered"}), "secrets": SECRET} | fields))
+        creation = {"uid": name, "namespace": "acme", "name": name, "project": "billing", "url": "https://example.com/"}
+        self.registry.put(Endpoint(**creation | {"events": frozenset({"delivered"}), "secrets": SECRET} | fields))
         condition = {
             "type": "Reachable",
             "status": reachable,
@@ -55,8 +55,8 @@ class Installation:
 
     async def accept(self, *endpoints: str) -> None:
         """Write an event with an unclaimed delivery for each endpoint."""
-        made = tuple(NewDelivery(f"dlv_{name}", name, claimed=False) for name in endpoints)
-        await self.store.accept([NewEvent("msg_1", "acme", "billing", None, "delivered", b"{}", made)])
+        creation = tuple(NewDelivery(f"dlv_{name}", name, claimed=False) for name in endpoints)
+        await self.store.accept([NewEvent("msg_1", "acme", "billing", None, "delivered", b"{}", creation)])
 
     async def measured(self, name: str, after: float = 0, **labels: str) -> float:
         """Return the value of a gauge so many seconds later."""
@@ -154,13 +154,13 @@ async def test_a_namespace_counts_once_by_most_of_its_endpoints(installation: In
 async def test_a_store_that_cannot_be_used_is_counted_for_each_try(installation: Installation, database: Path) -> None:
     """If another connection locks the file, the operation fails as unavailable, and the count rises by one."""
     before = _errors("unavailable")
-    other = sqlite3.connect(database, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    second = sqlite3.connect(database, isolation_level=None)
+    second.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(StoreUnavailable):
             await installation.store.ping()
     finally:
-        other.close()
+        second.close()
     assert _errors("unavailable") == before + 1
     await installation.store.ping()
     assert _errors("unavailable") == before + 1

@@ -50,8 +50,8 @@ def unserved(session: Session) -> Iterator[str]:
     }
     cluster.objects.create("Namespace", namespace)
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(key))
-    used = json.dumps({"status": {"lastUsedAt": _LAST_USE}})
-    cluster.kubectl("patch", "apikey", "short", "-n", namespace, "--subresource=status", "--type=merge", "-p", used)
+    uses = json.dumps({"status": {"lastUsedAt": _LAST_USE}})
+    cluster.kubectl("patch", "apikey", "short", "-n", namespace, "--subresource=status", "--type=merge", "-p", uses)
     yield namespace
     cluster.objects.delete("Namespace", namespace, wait=False)
 
@@ -60,9 +60,9 @@ def _bound_kubeconfig(cluster: Cluster, namespace: str, folder: Path) -> Path:
     """Bind the chart's ClusterRole to a ServiceAccount, and return its kubeconfig."""
     values = {"metrics": {"kubeStateMetrics": {"enabled": True, "namespace": namespace}}}
     [role] = [
-        one
-        for one in of_kind(Chart(acquire_tool(HELM)).objects(values), "ClusterRole")
-        if one["metadata"]["name"].endswith(_ACCOUNT)
+        document
+        for document in of_kind(Chart(acquire_tool(HELM)).objects(values), "ClusterRole")
+        if document["metadata"]["name"].endswith(_ACCOUNT)
     ]
     # Other tests may install the chart in this cluster.
     role["metadata"]["name"] += f"-{namespace}"
@@ -100,8 +100,8 @@ def exported(
 
 def _counts(cluster: Cluster, namespace: str, endpoint: str) -> dict[str, float]:
     """Return what the status of an endpoint counts, in the names of the metrics."""
-    shown = json.loads(cluster.kubectl("get", "hwep", endpoint, "-n", namespace, "-o", "json").stdout)
-    deliveries: dict[str, Any] = shown["status"].get("deliveries", {})
+    document = json.loads(cluster.kubectl("get", "hwep", endpoint, "-n", namespace, "-o", "json").stdout)
+    deliveries: dict[str, Any] = document["status"].get("deliveries", {})
     moment = datetime.fromisoformat(deliveries.get("lastAttemptTime", "1970-01-01T00:00:00+00:00"))
     numbers = {name: float(deliveries.get(name, 0)) for name in ("pending", "delivered", "failed")}
     return {
@@ -113,7 +113,7 @@ def _counts(cluster: Cluster, namespace: str, endpoint: str) -> dict[str, float]
 @pytest.fixture
 def samples(exported: Exporter, session: Session) -> Samples:
     """Return all samples, as soon as there is one of every metric, and the conditions that the tests read."""
-    own = {"organization": session.namespace}
+    container = {"organization": session.namespace}
     awaited = (
         ("kube_hookwright_endpoint_deliveries_delivered", {"endpoint": "good"}),
         ("kube_hookwright_endpoint_condition", {"endpoint": "dead", "type": "Reachable", "status": "False"}),
@@ -122,9 +122,9 @@ def samples(exported: Exporter, session: Session) -> Samples:
     )
 
     def ready() -> Samples:
-        found = scrape(exported.url)
-        shown = all(value(found, name, **own, **labels) for name, labels in awaited)
-        return found if shown and {name for name, _ in found} >= METRICS.keys() else {}
+        matches = scrape(exported.url)
+        count = all(value(matches, name, **container, **labels) for name, labels in awaited)
+        return matches if count and {name for name, _ in matches} >= METRICS.keys() else {}
 
     return eventually(ready, "every metric of the configuration has a sample")
 
@@ -137,26 +137,26 @@ def test_an_endpoint_has_the_counts_of_its_status(exported: Exporter, session: S
 
     def compared() -> tuple[dict[str, float], dict[str, float]]:
         expected = _counts(session.cluster, session.namespace, endpoint)
-        found = scrape(exported.url)
-        return {name: value(found, name, **labels) for name in expected}, expected
+        matches = scrape(exported.url)
+        return {name: value(matches, name, **labels) for name in expected}, expected
 
     with suppress(AssertionError):
         eventually(lambda: operator.eq(*compared()), "the counts of the status")
-    shown, expected = compared()
-    assert shown == expected
-    assert shown["kube_hookwright_endpoint_last_attempt_timestamp_seconds"] > 0
+    view, expected = compared()
+    assert view == expected
+    assert view["kube_hookwright_endpoint_last_attempt_timestamp_seconds"] > 0
 
 
 def test_projects_and_keys_have_their_numbers_and_times(samples: Samples, session: Session, unserved: str) -> None:
     """Numbers and booleans are those of status and spec."""
-    own = {"organization": session.namespace, "project": "billing"}
-    assert value(samples, "kube_hookwright_endpoint_suspended", **own, endpoint="good") == 0
-    assert value(samples, "kube_hookwright_project_endpoints", **own) >= 2
-    assert value(samples, "kube_hookwright_project_api_keys", **own) >= 1
+    container = {"organization": session.namespace, "project": "billing"}
+    assert value(samples, "kube_hookwright_endpoint_suspended", **container, endpoint="good") == 0
+    assert value(samples, "kube_hookwright_project_endpoints", **container) >= 2
+    assert value(samples, "kube_hookwright_project_api_keys", **container) >= 1
     expiry = value(samples, "kube_hookwright_api_key_expires_timestamp_seconds", organization=unserved)
     assert expiry == datetime.fromisoformat(_EXPIRY).timestamp()
-    used = value(samples, "kube_hookwright_api_key_last_used_timestamp_seconds", organization=unserved)
-    assert used == datetime.fromisoformat(_LAST_USE).timestamp()
+    count = value(samples, "kube_hookwright_api_key_last_used_timestamp_seconds", organization=unserved)
+    assert count == datetime.fromisoformat(_LAST_USE).timestamp()
 
 
 def test_a_condition_has_one_of_its_statuses(samples: Samples, session: Session) -> None:
@@ -164,8 +164,8 @@ def test_a_condition_has_one_of_its_statuses(samples: Samples, session: Session)
     name = "kube_hookwright_endpoint_condition"
     ready = {"organization": session.namespace, "endpoint": "good", "type": "Ready"}
     assert [value(samples, name, **ready, status=status) for status in ("True", "False", "Unknown")] == [1, 0, 0]
-    lost = {"organization": session.namespace, "endpoint": "orphan", "type": "Ready", "reason": "ProjectNotFound"}
-    assert value(samples, name, **lost, status="False") == 1
+    losses = {"organization": session.namespace, "endpoint": "orphan", "type": "Ready", "reason": "ProjectNotFound"}
+    assert value(samples, name, **losses, status="False") == 1
     dead = {"organization": session.namespace, "endpoint": "dead", "type": "Reachable"}
     assert value(samples, name, **dead, status="False") == 1
     key = {"organization": session.namespace, "api_key": "sender", "type": "Ready"}

@@ -35,6 +35,6 @@ def test_the_metrics_module_measures_all_that_it_defines() -> None:
     """Each defined metric is set somewhere in the operator."""
     folder = Path(metrics.__file__).parent
     elsewhere = "".join(path.read_text() for path in folder.rglob("*.py") if path.name != "metrics.py")
-    own = Path(metrics.__file__).read_text()
-    for name in re.findall(r"^([A-Z_]+): Final = (?:Counter|Gauge|Histogram)", own, re.MULTILINE):
-        assert f"metrics.{name}" in elsewhere or f"\n{name}." in own, name
+    container = Path(metrics.__file__).read_text()
+    for name in re.findall(r"^([A-Z_]+): Final = (?:Counter|Gauge|Histogram)", container, re.MULTILINE):
+        assert f"metrics.{name}" in elsewhere or f"\n{name}." in container, name

@@ -49,28 +49,28 @@ def _labels_of(resource: dict[str, Any]) -> Iterator[tuple[str, set[str]]]:
 METRICS = {name: labels for resource in RESOURCES for name, labels in _labels_of(resource)}
 
 
-@pytest.mark.parametrize("resource", RESOURCES, ids=[one["groupVersionKind"]["kind"] for one in RESOURCES])
+@pytest.mark.parametrize("resource", RESOURCES, ids=[item["groupVersionKind"]["kind"] for item in RESOURCES])
 def test_every_field_of_the_configuration_is_in_the_crd(resource: dict[str, Any]) -> None:
     """A renamed field would leave its metric missing, or 0 for ever."""
     schema = _schema(resource["groupVersionKind"]["kind"])
     for path in resource["labelsFromPath"].values():
         assert path[0] == "metadata" or _at(schema, path)["type"] == "string"
     for metric in resource["metrics"]:
-        each = metric["each"]
-        if each["type"] == "StateSet":
-            condition = _at(schema, each["stateSet"]["path"])
-            assert set(_at(condition, each["stateSet"]["valueFrom"])["enum"]) == set(each["stateSet"]["list"])
-            assert all(_at(condition, path) for path in each["stateSet"]["labelsFromPath"].values())
+        entry = metric["each"]
+        if entry["type"] == "StateSet":
+            condition = _at(schema, entry["stateSet"]["path"])
+            assert set(_at(condition, entry["stateSet"]["valueFrom"])["enum"]) == set(entry["stateSet"]["list"])
+            assert all(_at(condition, path) for path in entry["stateSet"]["labelsFromPath"].values())
         else:
-            field = _at(schema, each["gauge"]["path"])
+            field = _at(schema, entry["gauge"]["path"])
             assert field["type"] in {"integer", "boolean"} or field["format"] == "date-time"
             # A missing time is no time; a missing count is 0.
-            assert each["gauge"].get("nilIsZero", False) is (field["type"] != "string")
+            assert entry["gauge"].get("nilIsZero", False) is (field["type"] != "string")
 
 
 def test_every_kind_has_metrics() -> None:
     """Each object has its namespace as the label organization."""
-    assert {one["groupVersionKind"]["kind"] for one in RESOURCES} == {"Project", "ApiKey", "WebhookEndpoint"}
+    assert {item["groupVersionKind"]["kind"] for item in RESOURCES} == {"Project", "ApiKey", "WebhookEndpoint"}
     assert all({"organization", "project"} <= labels for labels in METRICS.values())
 
 
@@ -80,11 +80,11 @@ def test_a_panel_uses_metrics_and_labels_of_the_configuration(expression: str) -
     names = set(re.findall(r"\bkube_hookwright_\w+", expression))
     assert names
     assert names <= METRICS.keys()
-    known = set.intersection(*(METRICS[name] for name in names))
-    asked = set(re.findall(r"[{,](\w+)=", expression))
-    for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
-        asked |= {label.strip() for label in grouped.split(",")}
-    assert asked <= known
+    record = set.intersection(*(METRICS[name] for name in names))
+    request = set(re.findall(r"[{,](\w+)=", expression))
+    for groups in re.findall(r"\bby \(([^)]*)\)", expression):
+        request |= {label.strip() for label in groups.split(",")}
+    assert request <= record
 
 
 def test_every_metric_is_somewhere_on_the_dashboard() -> None:

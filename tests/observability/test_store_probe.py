@@ -86,11 +86,11 @@ async def test_sessions_with_the_same_credentials_are_equal(server: tuple[str, l
     url, _ = server
     freshness = WatchFreshness(["projects"], Seconds())
     same, again = (freshness.session(kopf.ConnectionInfo(server=url, token="a")) for _ in range(2))
-    other = freshness.session(kopf.ConnectionInfo(server=url, token="b"))
+    second = freshness.session(kopf.ConnectionInfo(server=url, token="b"))
     assert same == again
-    assert same != other
+    assert same != second
     assert "token" not in repr(same).replace("aiohttp", "")
-    await asyncio.gather(*(one.aiohttp_session.close() for one in (same, again, other)))
+    await asyncio.gather(*(value.aiohttp_session.close() for value in (same, again, second)))
 
 
 class Store:

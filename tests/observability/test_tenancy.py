@@ -59,8 +59,8 @@ def test_rbac_says_what_the_page_says(
     shared_cluster: Cluster, tenants: tuple[str, str], question: tuple[tuple[str, ...], str, str, str, bool]
 ) -> None:
     """A right applies in the organization in which it is granted, and in no other one."""
-    who, verb, resource, subresource, allowed = question
-    user, *groups = (f"system:serviceaccount:{tenants[0]}:mailer",) if who == MAILER else who
+    account, verb, resource, subresource, allowed = question
+    user, *groups = (f"system:serviceaccount:{tenants[0]}:mailer",) if account == MAILER else account
     kind, _, name = resource.partition("/")
     plural, _, group = kind.partition(".")
     path = "/".join(filter(None, (plural, subresource)))
@@ -72,9 +72,9 @@ def test_rbac_says_what_the_page_says(
 def test_view_and_edit_bring_the_rights_along(shared_cluster: Cluster, tenants: tuple[str, str]) -> None:
     """A controller aggregates the roles if one runs; the test checks the labels and rules that it reads."""
     for role, verb in (("view", "list"), ("edit", "create")):
-        granted = shared_cluster.objects.get("ClusterRole", f"hookwright-aggregate-to-{role}") or {}
-        assert granted["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
-        assert any(verb in rule["verbs"] for rule in granted["rules"])
+        resource = shared_cluster.objects.get("ClusterRole", f"hookwright-aggregate-to-{role}") or {}
+        assert resource["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
+        assert any(verb in rule["verbs"] for rule in resource["rules"])
     assert not shared_cluster.objects.may("vic", "list", "projects", tenants[0], group="hookwright.dev")
 
 

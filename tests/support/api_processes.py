@@ -109,8 +109,8 @@ class Organization:
     def user(self, role: UserRole = UserRole.ADMIN, *, email: str = "", password_hash: str = "") -> str:
         """Write a user of this organization, a new one unless an email is given, and return the email."""
         email = email or f"ada-{uuid4().hex[:6]}@{self.name}.example"
-        stored = password_hash or _password_hash()
-        secret = user_secret(USERS_NAMESPACE, email=email, organization=self.name, password_hash=stored, role=role)
+        digest = password_hash or _password_hash()
+        secret = user_secret(USERS_NAMESPACE, email=email, organization=self.name, password_hash=digest, role=role)
         self.cluster.objects.apply(secret)
         return email
 
@@ -133,8 +133,8 @@ class Organization:
             f"/v1/projects/{project}/keys", json={"name": "test", **extra}, headers=self.session()
         )
         assert answer.status_code == 201, answer.text
-        made: dict[str, Any] = answer.json()
-        return made
+        document: dict[str, Any] = answer.json()
+        return document
 
     def service_key(self, project: str = "billing") -> dict[str, str]:
         """Create a key and return the header with it."""
@@ -152,8 +152,8 @@ class Organization:
         while (answer := self.client.post("/v1/webhooks", json=body, headers=dict(headers))).status_code == 503:
             assert time.monotonic() < deadline, answer.text
         assert answer.status_code == 201, answer.text
-        made: dict[str, Any] = answer.json()
-        return made
+        document: dict[str, Any] = answer.json()
+        return document
 
 
 def problem_of(answer: httpx.Response, status: int) -> dict[str, Any]:

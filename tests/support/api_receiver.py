@@ -32,11 +32,11 @@ def receiving() -> Iterator[Received]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            received.requests.append((self.path, headers, body))
-            self.send_response(received.status)
-            if received.header:
-                self.send_header("X-Answer", received.header)
-            answer = received.body
+            request.requests.append((self.path, headers, body))
+            self.send_response(request.status)
+            if request.header:
+                self.send_header("X-Answer", request.header)
+            answer = request.body
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
@@ -45,11 +45,11 @@ def receiving() -> Iterator[Received]:
             """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    received = Received(f"http://127.0.0.1:{server.server_port}")
+    request = Received(f"http://127.0.0.1:{server.server_port}")
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield received
+        yield request
     finally:
         server.shutdown()
         server.server_close()

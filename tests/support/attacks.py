@@ -45,16 +45,16 @@ def no_descriptors() -> Iterator[None]:
     """Let this process open no further file meanwhile."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
-    taken: list[int] = []
+    sockets: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 8, hard))
     try:
         with suppress(OSError):
             while True:
-                taken.append(os.open("/dev/null", os.O_RDONLY))
+                sockets.append(os.open("/dev/null", os.O_RDONLY))
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for descriptor in taken:
+        for descriptor in sockets:
             os.close(descriptor)
 
 
@@ -65,14 +65,14 @@ def connect(port: int, source: str = LOOPBACK) -> socket.socket:
 
 def read_answer(connection: socket.socket) -> Answer:
     """Read one answer; its body has a Content-Length."""
-    received = b""
+    data = b""
     with suppress(ConnectionError):
-        while b"\r\n\r\n" not in received:
+        while b"\r\n\r\n" not in data:
             piece = connection.recv(65_536)
             if not piece:
                 return Answer(0)
-            received += piece
-        head, _, body = received.partition(b"\r\n\r\n")
+            data += piece
+        head, _, body = data.partition(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         while len(body) < int(headers.get("content-length", 0)):

@@ -22,8 +22,8 @@ class Right(NamedTuple):
     verb: str
 
     def __str__(self) -> str:
-        where = "in the installation's namespaces" if self.own else "everywhere"
-        return f"{self.verb} {self.resource}.{self.group or 'core'} {where}"
+        scope = "in the installation's namespaces" if self.own else "everywhere"
+        return f"{self.verb} {self.resource}.{self.group or 'core'} {scope}"
 
 
 def granted(account: str) -> set[Right]:
@@ -64,28 +64,28 @@ def uses(audit_log: Path) -> list[Use]:
 
     If the operator's intake permits a caller's request, that is a use of the caller's rights, which the review shows.
     """
-    found = []
+    matches = []
     for event in entries(audit_log):
         reference = event.get("objectRef")
         if reference is None:  # discovery of kinds, which every user may read
             continue
         user, allowed = event["user"]["username"], event["responseStatus"].get("code") != 403
         if user.startswith(_USER):
-            found.append(_use(user, reference, event["verb"], allowed=allowed))
+            matches.append(_use(user, reference, event["verb"], allowed=allowed))
         if reference["resource"] == "subjectaccessreviews":
-            found += _reviewed(event)
-    return found
+            matches += _reviewed(event)
+    return matches
 
 
 def _reviewed(event: Object) -> Iterator[Use]:
     spec = event["requestObject"]["spec"]
     if spec["user"].startswith(_USER):
-        asked, status = spec["resourceAttributes"], event["responseObject"]["status"]
-        reference = {**asked, "apiGroup": asked["group"]}
-        yield _use(spec["user"], reference, asked["verb"], allowed=bool(status.get("allowed")))
+        attributes, status = spec["resourceAttributes"], event["responseObject"]["status"]
+        reference = {**attributes, "apiGroup": attributes["group"]}
+        yield _use(spec["user"], reference, attributes["verb"], allowed=bool(status.get("allowed")))
 
 
 def _use(user: str, reference: Object, verb: str, *, allowed: bool) -> Use:
     resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
-    own = reference.get("namespace") in {SYSTEM_NAMESPACE, USERS_NAMESPACE}
-    return Use(user.removeprefix(_USER), Right(own, reference.get("apiGroup", ""), resource, verb), allowed)
+    is_own = reference.get("namespace") in {SYSTEM_NAMESPACE, USERS_NAMESPACE}
+    return Use(user.removeprefix(_USER), Right(is_own, reference.get("apiGroup", ""), resource, verb), allowed)

@@ -40,8 +40,8 @@ def scrape(url: str) -> Samples:
 
 def value(samples: Samples, name: str, **labels: str) -> float:
     """Return the sum of the samples of a name that have these labels."""
-    wanted = set(labels.items())
-    return sum(number for (known, has), number in samples.items() if known == name and wanted <= has)
+    expected = set(labels.items())
+    return sum(number for (sample, has), number in samples.items() if sample == name and expected <= has)
 
 
 @dataclass(slots=True)
@@ -135,9 +135,9 @@ def _deliver(session: Session) -> None:
 
 
 def _use_the_api(session: Session, client: httpx.Client) -> None:
-    made = session.organization.key()
-    session.secrets["API key"] = made["key"]
-    key = {"X-Service-Key": made["key"]}
+    new_key = session.organization.key()
+    session.secrets["API key"] = new_key["key"]
+    key = {"X-Service-Key": new_key["key"]}
     hook = session.organization.webhook(key, url=f"{session.receiver.url}/made-by-api")
     session.secrets["webhook's secret"] = hook["secret"]
     assert client.post("/v1/events", json={"type": "delivered", "messageId": "m-2"}, headers=key).status_code == 202
@@ -155,7 +155,7 @@ def _collect_secrets(session: Session) -> None:
         for secret in session.cluster.objects.list("secret", namespace):
             if secret["metadata"]["name"] == ENDED_SESSIONS_NAME:
                 continue  # it has times, which are no secrets
-            for name, encoded in (secret.get("data") or {}).items():
-                text = base64.b64decode(encoded).decode()
+            for name, row in (secret.get("data") or {}).items():
+                text = base64.b64decode(row).decode()
                 if name not in {"email", "organization", "role", "ca.crt", "namespace"}:
                     session.secrets[f"{secret['metadata']['name']} {name} {text[-4:]}"] = text

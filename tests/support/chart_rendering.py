@@ -76,9 +76,9 @@ class Chart:
 
     def text(self, values: Values | None = None, *arguments: str, namespace: str = "hookwright-system") -> str:
         """Return the text that the chart renders, hooks included."""
-        done = self.run("template", "hookwright", str(CHART), "--namespace", namespace, *arguments, values=values)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = self.run("template", "hookwright", str(CHART), "--namespace", namespace, *arguments, values=values)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def objects(self, values: Values | None = None, *, namespace: str = "hookwright-system") -> list[Object]:
         """Return the objects that the chart renders."""
@@ -86,9 +86,9 @@ class Chart:
 
     def refusal(self, values: Values) -> str:
         """Return helm's message about values that it must refuse."""
-        done = self.run("template", "hookwright", str(CHART), values=values)
-        assert done.returncode != 0, f"helm took {dict(values)}"
-        return done.stderr
+        result = self.run("template", "hookwright", str(CHART), values=values)
+        assert result.returncode != 0, f"helm took {dict(values)}"
+        return result.stderr
 
 
 def _with_image(values: Values) -> Object:
@@ -104,16 +104,16 @@ def of_kind(objects: list[Object], *kinds: str) -> Iterator[Object]:
 
 def named(objects: list[Object], kind: str, name: str) -> Object:
     """Return the one object of a kind and name."""
-    (found,) = [document for document in of_kind(objects, kind) if document["metadata"]["name"] == name]
-    return found
+    (matches,) = [document for document in of_kind(objects, kind) if document["metadata"]["name"] == name]
+    return matches
 
 
 def container(objects: list[Object], component: str) -> Object:
     """Return the container of the operator or the API."""
     deployment = named(objects, "Deployment", f"hookwright-{component}")
-    (found,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
+    (first,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert isinstance(first, dict)
+    return first
 
 
 def environment(objects: list[Object], component: str) -> dict[str, str]:

@@ -124,7 +124,7 @@ class Organization:
     def objects(self, kinds: str) -> list[Object]:
         """Return all objects of some kinds."""
         names = kinds.replace("hookwright", "hwproj,hwkey,hwep").split(",")
-        return [found for kind in names for found in self.cluster.objects.list(kind, self.namespace)]
+        return [item for kind in names for item in self.cluster.objects.list(kind, self.namespace)]
 
     def status(self, kind: str, name: str) -> Object:
         """Return an object's status, empty if there is none."""
@@ -132,10 +132,10 @@ class Organization:
 
     def secret(self, name: str) -> dict[str, str] | None:
         """Return a Secret's decoded fields, None if there is no such Secret."""
-        found = self.get("secret", name)
-        if found is None:
+        answer = self.get("secret", name)
+        if answer is None:
             return None
-        return {key: base64.b64decode(value).decode() for key, value in (found.get("data") or {}).items()}
+        return {key: base64.b64decode(value).decode() for key, value in (answer.get("data") or {}).items()}
 
     def events(self, reason: str) -> list[Object]:
         """Return the Kubernetes Events with a reason."""

@@ -61,8 +61,8 @@ class Transcript:
         """Run a command and add it to the transcript."""
         result = self.quiet(*arguments, stdin=stdin)
         code = f"[exit code {result.exit_code}]\n" if result.exit_code else ""
-        said = f"{result.stdout}{result.stderr}{code}"
-        self.parts.append(f"$ hookwright {' '.join(arguments)}\n{said}")
+        text = f"{result.stdout}{result.stderr}{code}"
+        self.parts.append(f"$ hookwright {' '.join(arguments)}\n{text}")
         return result
 
     def quiet(self, *arguments: str, stdin: str = "") -> Result:
@@ -76,8 +76,8 @@ class Transcript:
         """Compare the transcript with its golden file, or write it."""
         text = "\n".join(self.parts)
         text = normalised(text)
-        for written, word in self.replacing.items():
-            text = text.replace(written, word)
+        for item, word in self.replacing.items():
+            text = text.replace(item, word)
         path = GOLDEN / f"{name}.txt"
         if os.environ.get("HOOKWRIGHT_GOLDEN") == "write":
             path.write_text(text, encoding="utf-8")

@@ -60,19 +60,19 @@ class Receivers:
 
     def begin(self, replica: str, uid: str, body: bytes) -> Sent:
         """Receive an attempt, and record violations."""
-        sent = Sent(replica, uid, body, self.clock() + TIMEOUT * 1000, asyncio.get_running_loop().create_future())
-        self.under_way.append(sent)
+        attempt = Sent(replica, uid, body, self.clock() + TIMEOUT * 1000, asyncio.get_running_loop().create_future())
+        self.under_way.append(attempt)
         together = [one for one in self.under_way if one.uid == uid and one.until_ms > self.clock()]
         if len({one.replica for one in together}) > 1:
             self.wrong.append(f"{uid} is sent to by {[one.replica for one in together]}")
         if len(together) > MAX_IN_FLIGHT:
             self.wrong.append(f"{uid} has {len(together)} attempts under way")
-        own = sum(one.replica == replica for one in self.under_way)
-        self.at_once[replica] = max(self.at_once[replica], own)
+        count = sum(one.replica == replica for one in self.under_way)
+        self.at_once[replica] = max(self.at_once[replica], count)
         self.times.append(asyncio.get_running_loop().time())
         if self.answer_at_once:
-            self.answer(sent, 200)
-        return sent
+            self.answer(attempt, 200)
+        return attempt
 
     @property
     def begun(self) -> int:
@@ -89,8 +89,8 @@ class Receivers:
 
     def time_out(self) -> None:
         """End the attempts whose timeout has expired."""
-        for sent in [one for one in self.under_way if one.until_ms <= self.clock()]:
-            self.answer(sent, 0)
+        for attempt in [one for one in self.under_way if one.until_ms <= self.clock()]:
+            self.answer(attempt, 0)
 
 
 @dataclass(slots=True)
@@ -102,13 +102,13 @@ class Gate:
 
     async def through(self, answer: Awaitable[T]) -> T:
         """Wait for an answer, and until the gate is open."""
-        answered = await answer
+        reply = await answer
         self.waiting += 1
         try:
             await self.open.wait()
         finally:
             self.waiting -= 1
-        return answered
+        return reply
 
 
 class GatedStore(Store):
@@ -279,5 +279,5 @@ class Replica:
         await self.loops.stop()
         for task in tuple(self.dispatcher._tasks):
             task.cancel()
-        self.receivers.under_way = [sent for sent in self.receivers.under_way if sent.replica != self.name]
+        self.receivers.under_way = [attempt for attempt in self.receivers.under_way if attempt.replica != self.name]
         await self.store.close()

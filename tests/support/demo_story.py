@@ -48,7 +48,7 @@ def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
     email = "ada@globex.example"
     kubeconfig = service_account_kubeconfig(plane, "hookwright-operator", folder)
     user = ("users", "create", email, "--organization", "globex")
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "hookwright_cli", "--way=kubeconfig", *user],
         input=PASSWORD,
         env={**os.environ, "KUBECONFIG": str(kubeconfig)},
@@ -57,7 +57,7 @@ def user_logs_in(plane: Cluster, folder: Path, client: httpx.Client) -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert result.returncode == 0, result.stderr
     assert plane.objects.get("secret", user_secret_name(email), USERS_NAMESPACE)
     login = {"email": email, "password": PASSWORD}
     eventually(lambda: client.post("/v1/auth/login", json=login).status_code == 200, "the user logs in")
@@ -69,30 +69,30 @@ def api_client(globex: Customer) -> None:
     key = globex.key()
     headers = {"X-Service-Key": key["key"]}
     with receiving() as receiver:
-        made = globex.webhook(headers, f"{receiver.url}/hooks")["id"]
+        name = globex.webhook(headers, f"{receiver.url}/hooks")["id"]
         post, get, delete = globex.client.post, globex.client.get, globex.client.delete
-        assert post(f"/v1/webhooks/{made}/test", headers=headers).status_code == 200
+        assert post(f"/v1/webhooks/{name}/test", headers=headers).status_code == 200
         assert post("/v1/events", json=delivered(1), headers=headers).status_code == 202
         eventually(lambda: len(receiver.received) == 2, "the test and the event arrive")
-        described = {"description": "Orders", "labels": {"team": "billing"}}
-        assert globex.client.patch(f"/v1/webhooks/{made}", json=described, headers=headers).status_code == 200
-        assert post(f"/v1/webhooks/{made}/rotate-secret", headers=headers).status_code == 200
-        assert get(f"/v1/webhooks/{made}/secret", headers=globex.session()).status_code == 200
-        log = get(f"/v1/webhooks/{made}/deliveries", headers=headers)
+        description = {"description": "Orders", "labels": {"team": "billing"}}
+        assert globex.client.patch(f"/v1/webhooks/{name}", json=description, headers=headers).status_code == 200
+        assert post(f"/v1/webhooks/{name}/rotate-secret", headers=headers).status_code == 200
+        assert get(f"/v1/webhooks/{name}/secret", headers=globex.session()).status_code == 200
+        log = get(f"/v1/webhooks/{name}/deliveries", headers=headers)
         assert log.status_code == 200
         receiver.answer = lambda _: 500
         assert post("/v1/events", json=delivered(2), headers=headers).status_code == 202
 
         def failed() -> list[str]:
-            listed = get(f"/v1/webhooks/{made}/deliveries", headers=headers).json()["data"]
-            return [one["id"] for one in listed if one["status"] == "failed"]
+            document = get(f"/v1/webhooks/{name}/deliveries", headers=headers).json()["data"]
+            return [row["id"] for row in document if row["status"] == "failed"]
 
-        (lost,) = eventually(failed, "a delivery has failed", within=30)
-        assert post(f"/v1/deliveries/{lost}/retry", headers=headers).status_code == 202
-        assert delete(f"/v1/webhooks/{made}", headers=headers).status_code == 204
-    pulled = post("/v1/webhooks", json={"pull": {}, "events": ["delivered"]}, headers=headers).json()["id"]
-    assert get(f"/v1/webhooks/{pulled}/messages", headers=headers).json() == {"data": []}
-    assert delete(f"/v1/webhooks/{pulled}", headers=headers).status_code == 204
+        (delivery,) = eventually(failed, "a delivery has failed", within=30)
+        assert post(f"/v1/deliveries/{delivery}/retry", headers=headers).status_code == 202
+        assert delete(f"/v1/webhooks/{name}", headers=headers).status_code == 204
+    body = post("/v1/webhooks", json={"pull": {}, "events": ["delivered"]}, headers=headers).json()["id"]
+    assert get(f"/v1/webhooks/{body}/messages", headers=headers).json() == {"data": []}
+    assert delete(f"/v1/webhooks/{body}", headers=headers).status_code == 204
     assert delete(f"/v1/projects/billing/keys/{key['id']}", headers=globex.session()).status_code == 204
     assert post("/v1/auth/logout", headers=globex.session()).status_code == 204
 

@@ -127,10 +127,10 @@ class Engine:
         """Open the store, or use an open one, and start the loops."""
         plan = plan or Plan()
         store = database if isinstance(database, Store) else await open_store(database, plan)
-        own = None
+        new_sender = None
         if sender is None:
-            sender = own = Sender(Guard(["127.0.0.0/8"]), user_agent="Hookwright/test", allow_http=True)
-            await own.start()
+            sender = new_sender = Sender(Guard(["127.0.0.0/8"]), user_agent="Hookwright/test", allow_http=True)
+            await new_sender.start()
         registry, watcher = Registry(), Watcher()
         dispatcher = Dispatcher(
             store,
@@ -147,7 +147,7 @@ class Engine:
         registry.put_project("acme", "billing")
         reporter = StatusReporter(store, registry, lambda *_: None, interval=30, clock=time.monotonic)
         events = Events(registry, dispatcher, store, reporter)
-        engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=own)
+        engine = cls(plan, store, sender, registry, dispatcher, events, watcher, _own_sender=new_sender)
         await dispatcher.renew_lease()
         await dispatcher.reload_due_times()
         for name, run in dispatcher.loops.items():
@@ -253,4 +253,4 @@ def tally(records: list[DeliveryRecord]) -> Mapping[State, int]:
 
 def bodies(receiver: Receiver) -> list[int]:
     """Return the numbers of the events in the order of arrival."""
-    return [int(received.body) for received in receiver.received]
+    return [int(request.body) for request in receiver.received]

@@ -16,15 +16,15 @@ Object = Mapping[str, Any]
 
 def prunes(live: Iterable[Object], application: str, declared: Iterable[Object]) -> list[tuple[str, str]]:
     """Return kind and name of the live objects that Argo CD deletes, because Git does not declare them any more."""
-    wanted = {(one["kind"], one["metadata"]["name"]) for one in declared}
-    managed = [
-        one
-        for one in live
-        if one["metadata"].get("labels", {}).get(APPLICATION) == application
-        and not one["metadata"].get("ownerReferences")
+    expected = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in declared}
+    applied_objects = [
+        manifest
+        for manifest in live
+        if manifest["metadata"].get("labels", {}).get(APPLICATION) == application
+        and not manifest["metadata"].get("ownerReferences")
     ]
-    names = [(one["kind"], one["metadata"]["name"]) for one in managed]
-    return [name for name in names if name not in wanted]
+    names = [(manifest["kind"], manifest["metadata"]["name"]) for manifest in applied_objects]
+    return [name for name in names if name not in expected]
 
 
 def kstatus(live: Object) -> str:
@@ -34,7 +34,7 @@ def kstatus(live: Object) -> str:
         return "Terminating"
     if "observedGeneration" in status and status["observedGeneration"] != metadata.get("generation"):
         return "InProgress"
-    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    conditions = {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
     if conditions.get("Reconciling") == "True":
         return "InProgress"
     if conditions.get("Stalled") == "True":

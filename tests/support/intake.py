@@ -99,9 +99,9 @@ class Intake:
     @property
     def orders(self) -> Endpoint:
         """Return the endpoint that every test finds."""
-        found = self.registry.get(ORDERS)
-        assert found is not None
-        return found
+        snapshot = self.registry.get(ORDERS)
+        assert snapshot is not None
+        return snapshot
 
     async def events(self) -> list[tuple[str, str, str | None, bytes]]:
         """Return namespace, project, producer's id and body of each event in the store, in the order of acceptance."""
@@ -116,9 +116,9 @@ class Intake:
 
     async def delivery(self, delivery_id: str) -> DeliveryRecord:
         """Return a delivery in the store."""
-        found = await self.engine.store.read_log(read.delivery, delivery_id)
-        assert found is not None
-        return found
+        record = await self.engine.store.read_log(read.delivery, delivery_id)
+        assert record is not None
+        return record
 
     async def state(self, delivery_id: str) -> State:
         """Return the state of a delivery in the store."""
@@ -154,8 +154,8 @@ def allow(cluster: Cluster, namespace: str, subject: dict[str, str], *rules: dic
 
 def rule(verb: str, resource: str, *names: str) -> dict[str, Any]:
     """Return a rule of a Role about a kind of Hookwright."""
-    named = {"resourceNames": names} if names else {}
-    return {"apiGroups": ["hookwright.dev"], "resources": [resource], "verbs": [verb], **named}
+    match = {"resourceNames": names} if names else {}
+    return {"apiGroups": ["hookwright.dev"], "resources": [resource], "verbs": [verb], **match}
 
 
 def await_permission(cluster: Cluster, namespace: str, user: str, *groups: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 def complete_lines(file: Path) -> list[str]:
     """Return the lines of a file, oldest first, without a last line that has no end yet."""
-    written, _, _ = file.read_text(errors="replace").rpartition("\n")
-    return written.splitlines()
+    text, _, _ = file.read_text(errors="replace").rpartition("\n")
+    return text.splitlines()
 
 
 def entries(file: Path) -> Iterator[dict[str, Any]]:

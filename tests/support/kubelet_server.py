@@ -61,8 +61,8 @@ class KubeletServer:
     def _answer(self, _: ServerConnection, request: Request) -> Response | None:
         """Answer a request for logs; None lets the WebSocket begin."""
         parts = urlsplit(request.path)
-        what, _namespace, pod = parts.path.strip("/").split("/")[:3]
-        if what != "containerLogs":
+        action, _namespace, pod = parts.path.strip("/").split("/")[:3]
+        if action != "containerLogs":
             return None
         log = Path(self._process_of(pod)["log"])
         lines = log.read_bytes().splitlines(keepends=True) if log.exists() else []
@@ -74,22 +74,22 @@ class KubeletServer:
     def _stream(self, connection: ServerConnection) -> None:
         assert connection.request is not None
         parts = urlsplit(connection.request.path)
-        what, _namespace, pod = parts.path.strip("/").split("/")[:3]
-        asked = parse_qs(parts.query)
+        action, _namespace, pod = parts.path.strip("/").split("/")[:3]
+        arguments = parse_qs(parts.query)
         try:
-            if what == "exec":
-                self._exec(connection, pod, asked["command"], stdin="input" in asked)
+            if action == "exec":
+                self._exec(connection, pod, arguments["command"], stdin="input" in arguments)
             else:
-                self._forward(connection, pod, asked["port"][0])
+                self._forward(connection, pod, arguments["port"][0])
         except ConnectionClosed:
             pass
 
     def _exec(self, connection: ServerConnection, pod: str, command: list[str], *, stdin: bool) -> None:
         """Run a command of a pod here; the last message has its exit code."""
-        described = self._process_of(pod)
+        description = self._process_of(pod)
         process = subprocess.Popen(
-            in_the_pod(described, command),
-            env={**os.environ, **described["env"]},
+            in_the_pod(description, command),
+            env={**os.environ, **description["env"]},
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -136,14 +136,14 @@ class KubeletServer:
 
 def _pump(connection: ServerConnection, channel: bytes, source: IO[bytes]) -> None:
     """Send the output of a process until it ends, even if the reader has gone."""
-    gone = False
+    is_gone = False
     with source:
         while part := source.read1(_CHUNK):  # type: ignore[attr-defined]
             try:
-                if not gone:
+                if not is_gone:
                     connection.send(channel + part)
             except ConnectionClosed:
-                gone = True
+                is_gone = True
 
 
 def _feed(connection: ServerConnection, target: IO[bytes]) -> None:

@@ -35,8 +35,8 @@ class Listening:
 
         def look() -> list[dict[str, Any]]:
             assert self.process.poll() is None, self.output()
-            listed = json.loads(self.commands.quiet("endpoints", "list", "-o", "json").stdout)["data"]
-            return [one for one in listed if one["pull"] and one["status"] == "active"]
+            rows = json.loads(self.commands.quiet("endpoints", "list", "-o", "json").stdout)["data"]
+            return [row for row in rows if row["pull"] and row["status"] == "active"]
 
         return eventually(look, "the temporary endpoint is active")[0]
 
@@ -60,8 +60,8 @@ def listening(commands: Transcript, folder: Path, *arguments: str, terminal: boo
     """Run ``hookwright listen`` inside the context."""
     environment = {**os.environ, "NO_COLOR": "1", **commands.environment}
     command = [sys.executable, "-m", "hookwright_cli", "listen", *arguments]
-    written = folder / "listen.txt"
-    with written.open("wb") as output:
+    file = folder / "listen.txt"
+    with file.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _AT_A_TERMINAL, *command] if terminal else command,
             env={name: value for name, value in environment.items() if value is not None},
@@ -70,7 +70,7 @@ def listening(commands: Transcript, folder: Path, *arguments: str, terminal: boo
             stderr=subprocess.STDOUT if terminal else subprocess.DEVNULL,
         )
     try:
-        yield Listening(commands, process, written)
+        yield Listening(commands, process, file)
     finally:
         process.kill()
         process.wait()

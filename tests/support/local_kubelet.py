@@ -105,17 +105,17 @@ class LocalKubelet:
 
     def _variables(self, pod: Any) -> dict[str, str]:
         """Return the variables of a pod that its process gets; on SQLite the file is one of this machine."""
-        found = {}
+        values = {}
         for variable in pod.spec.containers[0].env or ():
             if variable.name not in _KEPT:
                 continue
             if variable.value_from is not None:
-                chosen = variable.value_from.secret_key_ref
-                secret = self._core.read_namespaced_secret(chosen.name, SYSTEM_NAMESPACE)
-                found[variable.name] = b64decode(secret.data[chosen.key]).decode()
+                reference = variable.value_from.secret_key_ref
+                secret = self._core.read_namespaced_secret(reference.name, SYSTEM_NAMESPACE)
+                values[variable.name] = b64decode(secret.data[reference.key]).decode()
             elif variable.name != _DATABASE:
-                found[variable.name] = variable.value
-        return found
+                values[variable.name] = variable.value
+        return values
 
     def _run(self) -> None:
         try:
@@ -162,8 +162,8 @@ class LocalKubelet:
                 ready = self._start_replica(pod, process, variables)
             else:
                 if component not in self._pod_of:
-                    kept = {name: value for name, value in process.settings.items() if name not in _KEPT}
-                    process.settings = {**kept, **variables}
+                    remainder = {name: value for name, value in process.settings.items() if name not in _KEPT}
+                    process.settings = {**remainder, **variables}
                     ready = _ready(process)
                 self._pod_of[component] = pod.metadata.uid
         condition = {"type": "Ready", "status": str(ready)}
@@ -195,9 +195,9 @@ class LocalKubelet:
             return
         container = pod.spec.containers[0]
         code = self._release(container.args)
-        ended = {"name": container.name, "image": container.image, "imageID": "", "ready": False, "restartCount": 0}
-        ended["state"] = {"terminated": {"exitCode": code}}
-        self._report(pod, {"phase": "Failed" if code else "Succeeded", "containerStatuses": [ended]})
+        status = {"name": container.name, "image": container.image, "imageID": "", "ready": False, "restartCount": 0}
+        status["state"] = {"terminated": {"exitCode": code}}
+        self._report(pod, {"phase": "Failed" if code else "Succeeded", "containerStatuses": [status]})
 
     def _report(self, pod: Any, status: dict[str, Any]) -> None:
         self._core.patch_namespaced_pod_status(pod.metadata.name, SYSTEM_NAMESPACE, {"status": status})

@@ -97,7 +97,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Wait for the programs of a test, with a progress display, before its time limit begins."""
     running = [preparation for preparation in _prepare(_fixtures(item)) if preparation.is_alive()]
     if running:
-        with uncaptured(item.config), progress(f"preparing {', '.join(one.name for one in running)}") as show:
+        with uncaptured(item.config), progress(f"preparing {', '.join(process.name for process in running)}") as show:
             while running := [preparation for preparation in running if preparation.is_alive()]:
                 show("; ".join(preparation.state for preparation in running))
                 running[0].join(0.2)

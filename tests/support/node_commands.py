@@ -35,12 +35,12 @@ def main(stage: dict[str, Any], program: str, arguments: list[str]) -> int:
     doing = {"port-forward": _port_forward, "top": lambda *_: 0}.get(_command(arguments))
     if doing is None:
         return subprocess.run([stage["kubectl"], *arguments], check=False).returncode
-    asked = subprocess.run(
+    result = subprocess.run(
         [stage["kubectl"], *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    if asked.returncode != 0 and not any(words in asked.stderr for words in NO_KUBELET):
-        sys.stderr.write(asked.stderr)
-        return asked.returncode
+    if result.returncode != 0 and not any(words in result.stderr for words in NO_KUBELET):
+        sys.stderr.write(result.stderr)
+        return result.returncode
     return doing(stage, arguments)
 
 
@@ -88,15 +88,15 @@ def _port_forward(stage: dict[str, Any], arguments: list[str]) -> int:
 
 def _curl(stage: dict[str, Any], arguments: list[str]) -> int:
     for index, word in enumerate(arguments):
-        if found := re.search(r"localhost:(\d+)", word):
-            forward = Path(stage["forwards"]) / found[1]
+        if match := re.search(r"localhost:(\d+)", word):
+            forward = Path(stage["forwards"]) / match[1]
             deadline = time.monotonic() + PATIENCE
             while not forward.exists():
                 if time.monotonic() > deadline:
-                    sys.stderr.write(f"no port-forward to {found[1]}\n")
+                    sys.stderr.write(f"no port-forward to {match[1]}\n")
                     return 7
                 time.sleep(0.05)
-            arguments[index] = word.replace(found[0], f"127.0.0.1:{forward.read_text()}")
+            arguments[index] = word.replace(match[0], f"127.0.0.1:{forward.read_text()}")
     return subprocess.run([stage["curl"], *arguments], check=False).returncode
 
 

@@ -23,9 +23,9 @@ LEADER_LEASE = 5
 
 def replica(cluster: Cluster, folder: Path, url: str, roles: str, **settings: str) -> OperatorProcess:
     """Describe a replica with some roles on a database; setting names have no prefix."""
-    chosen = {f"HOOKWRIGHT_{name}": value for name, value in settings.items()}
+    environment = {f"HOOKWRIGHT_{name}": value for name, value in settings.items()}
     common = {**ACCELERATED, "HOOKWRIGHT_DATABASE_URL": url, "HOOKWRIGHT_ROLES": roles}
-    return OperatorProcess(cluster, folder, {**common, **chosen})
+    return OperatorProcess(cluster, folder, {**common, **environment})
 
 
 def exposition(operator: OperatorProcess) -> str:

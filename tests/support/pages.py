@@ -51,17 +51,17 @@ class Section:
 def sections(page: str) -> list[Section]:
     """Return the sections of a page, headed by ``##``; the first one has the text before them."""
     parts = re.split(r"^## (.+)$", (DOCS / page).read_text(), flags=re.MULTILINE)
-    titled = [("", parts[0]), *zip(parts[1::2], parts[2::2], strict=True)]
+    titles = [("", parts[0]), *zip(parts[1::2], parts[2::2], strict=True)]
     return [
         Section(page, title, tuple(_FENCE.findall(text)), tuple(_complete(_INLINE.findall(_FENCE.sub("", text)))))
-        for title, text in titled
+        for title, text in titles
     ]
 
 
 def section(page: str, title: str) -> Section:
     """Return one section of a page."""
-    (found,) = [one for one in sections(page) if one.title == title]
-    return found
+    (matches,) = [part for part in sections(page) if part.title == title]
+    return matches
 
 
 def _complete(commands: list[str]) -> list[str]:
@@ -88,12 +88,12 @@ class Example:
 def examples(page: str) -> list[Example]:
     """Return the blocks of a page with their answers, in the page's order."""
     text = (DOCS / page).read_text()
-    found = re.findall(r"^```(sh|json)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    paired = []
-    for (kind, block), (following, answer) in zip(found, [*found[1:], ("", "")], strict=True):
+    matches = re.findall(r"^```(sh|json)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    pairs = []
+    for (kind, block), (following, answer) in zip(matches, [*matches[1:], ("", "")], strict=True):
         if kind == "sh":
-            paired.append(Example(block, json.loads(answer) if following == "json" else None))
-    return paired
+            pairs.append(Example(block, json.loads(answer) if following == "json" else None))
+    return pairs
 
 
 def shape(value: Any) -> Any:
@@ -157,10 +157,10 @@ class Stage:
 
     def follow(self, *blocks: str, stdin: str = "", timeout: float = 150) -> str:
         """Run blocks, fail if one of their commands fails, and return the output."""
-        done = self.run(*blocks, stdin=stdin, timeout=timeout)
-        said = "\n".join([*blocks, f"ended with status {done.returncode}:", done.stdout, done.stderr])
-        assert done.returncode == 0, said
-        return done.stdout + done.stderr
+        result = self.run(*blocks, stdin=stdin, timeout=timeout)
+        text = "\n".join([*blocks, f"ended with status {result.returncode}:", result.stdout, result.stderr])
+        assert result.returncode == 0, text
+        return result.stdout + result.stderr
 
     def settle(self) -> None:
         """Wait until every pod is Ready and none is being deleted."""
@@ -173,18 +173,20 @@ class Stage:
             page: the page.
             replacing: a text of the page and the text that replaces it, such as the URL of a receiver.
         """
-        shown = examples(page)
-        printed = self.run(*(f"{example.commands.replace(*replacing)}\necho; echo {_MARK}" for example in shown))
-        assert printed.returncode == 0, printed.stdout + printed.stderr
-        for example, text in zip(shown, printed.stdout.split(_MARK), strict=False):
+        shown_examples = examples(page)
+        result = self.run(
+            *(f"{example.commands.replace(*replacing)}\necho; echo {_MARK}" for example in shown_examples)
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        for example, text in zip(shown_examples, result.stdout.split(_MARK), strict=False):
             if example.answer is not None:
                 assert shape(json.loads(text)) == shape(example.answer), f"{example.commands}\n{text}"
 
     def environment(self) -> dict[str, str]:
         """Return the variables of the shell."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("HOOKWRIGHT_")}
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("HOOKWRIGHT_")}
         return {
-            **kept,
+            **variables,
             "KUBECONFIG": str(self.plane.kubeconfig),
             "KUBE_EDITOR": "true",
             "XDG_CONFIG_HOME": str(self.folder / "config"),

@@ -109,11 +109,13 @@ class Organization:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request from the client's pod, with a JSON body; ``token`` adds its ServiceAccount's token."""
-        asked = {"method": method, "url": url, "token": token, "headers": headers or {}}
+        arguments = {"method": method, "url": url, "token": token, "headers": headers or {}}
         if body is not None:
-            asked |= {"body": json.dumps(body), "headers": {"Content-Type": "application/json", **(headers or {})}}
-        told = self.kubectl("exec", "-i", "client", "--", "python", f"{SCRIPTS}/client.py", stdin=json.dumps([asked]))
-        (answer,) = json.loads(told)
+            arguments |= {"body": json.dumps(body), "headers": {"Content-Type": "application/json", **(headers or {})}}
+        output = self.kubectl(
+            "exec", "-i", "client", "--", "python", f"{SCRIPTS}/client.py", stdin=json.dumps([arguments])
+        )
+        (answer,) = json.loads(output)
         return Answer(**answer)
 
     def post(self, *events: Object, project: str = "billing", namespace: str = "") -> Answer:

@@ -15,10 +15,10 @@ _SAMPLE: Final = 0.05
 def eventually(look: Callable[[], T | None], what: str, within: float = PATIENCE, every: float = 0.05) -> T:
     """Poll until ``look`` returns a true value, and return that value; fail after ``within`` seconds."""
     deadline = time.monotonic() + within
-    while not (found := look()):
+    while not (result := look()):
         assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
         time.sleep(every)
-    return found
+    return result
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, within: float = PATIENCE) -> None:
@@ -39,8 +39,8 @@ def busy_seconds(quiet: float) -> float:
     processes take part in the operation one after another, and each may wait for a processor, so the excess counts
     three times.
     """
-    began, used = time.monotonic(), time.thread_time()
-    while time.thread_time() - used < _SAMPLE:
+    began, cpu_start = time.monotonic(), time.thread_time()
+    while time.thread_time() - cpu_start < _SAMPLE:
         pass
     slowdown = max(1.0, (time.monotonic() - began) / _SAMPLE)
     return quiet * (1 + 3 * (slowdown - 1))

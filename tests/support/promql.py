@@ -15,13 +15,13 @@ ADDED = frozenset({"namespace", "job", "instance", "pod", "le"})
 
 def series(*modules: ModuleType) -> dict[str, frozenset[str]]:
     """Return the names of every series that the modules' metrics have, with their labels."""
-    found = {}
+    samples = {}
     for module in modules:
         for metric in vars(module).values():
             if isinstance(metric, MetricWrapperBase):
                 for suffix in _suffixes(str(metric._type)):
-                    found[metric._name + suffix] = frozenset(metric._labelnames)
-    return found
+                    samples[metric._name + suffix] = frozenset(metric._labelnames)
+    return samples
 
 
 def _suffixes(kind: str) -> tuple[str, ...]:
@@ -39,10 +39,10 @@ def faults(expression: str, known: dict[str, frozenset[str]]) -> list[str]:
             if label not in known.get(name, frozenset()) | ADDED
         ]
     labels = frozenset().union(*(known.get(name, frozenset()) for name in names)) | ADDED
-    for grouped in _GROUPING.findall(expression):
+    for groups in _GROUPING.findall(expression):
         wrong += [
             f"nothing in it has a label {label}"
-            for label in map(str.strip, grouped.split(","))
+            for label in map(str.strip, groups.split(","))
             if label and label not in labels
         ]
     return wrong

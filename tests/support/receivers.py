@@ -219,7 +219,7 @@ def certificate(folder: Path, *, name: str = "127.0.0.1", valid_days: int = 1) -
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver")])
     until = datetime.now(UTC) + timedelta(days=valid_days)
-    signed = (
+    new_certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -232,7 +232,7 @@ def certificate(folder: Path, *, name: str = "127.0.0.1", valid_days: int = 1) -
     )
     path = folder / "server.pem"
     path.write_bytes(
-        signed.public_bytes(serialization.Encoding.PEM)
+        new_certificate.public_bytes(serialization.Encoding.PEM)
         + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

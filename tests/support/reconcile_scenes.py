@@ -70,21 +70,21 @@ def endpoint(*, spec: Mapping[str, Any] | None = None, status: Mapping[str, Any]
     WebhookEndpoint
 ):  # fmt: skip
     """Return an endpoint that was not yet reconciled; keywords change its metadata."""
-    declared = {"projectRef": {"name": "billing"}, "url": "https://example.com/", "events": ["delivered"]}
+    manifest = {"projectRef": {"name": "billing"}, "url": "https://example.com/", "events": ["delivered"]}
     return WebhookEndpoint.model_validate(
-        {"metadata": metadata("orders", **meta), "spec": {**declared, **(spec or {})}, "status": status or {}}
+        {"metadata": metadata("orders", **meta), "spec": {**manifest, **(spec or {})}, "status": status or {}}
     )
 
 
 def apikey(**spec: Any) -> ApiKey:
     """Return a key that was not yet reconciled, to be handed over for an hour; keywords change its spec."""
-    declared = {"projectRef": {"name": "billing"}, "handover": {"secretName": "ci-key", "ttl": "1h"}}
-    return ApiKey.model_validate({"metadata": metadata("ci"), "spec": {**declared, **spec}})
+    manifest = {"projectRef": {"name": "billing"}, "handover": {"secretName": "ci-key", "ttl": "1h"}}
+    return ApiKey.model_validate({"metadata": metadata("ci"), "spec": {**manifest, **spec}})
 
 
 def signing_secret(**changes: Any) -> Secret:
     """Return the Secret that the operator created for the endpoint."""
-    known = Secret(
+    secret = Secret(
         namespace="acme",
         name=signing_secret_name("orders"),
         fields={"secret": SIGNING_SECRET},
@@ -93,12 +93,12 @@ def signing_secret(**changes: Any) -> Secret:
         owner_references=(owner_reference("WebhookEndpoint", metadata("orders"), controller=True),),
         labels=ours("uid-orders"),
     )
-    return replace(known, **changes)
+    return replace(secret, **changes)
 
 
 def handover_secret(**changes: Any) -> Secret:
     """Return the Secret that the operator created for the key at NOW."""
-    known = Secret(
+    secret = Secret(
         namespace="acme",
         name="ci-key",
         fields={"key": KEY.plaintext},
@@ -108,7 +108,7 @@ def handover_secret(**changes: Any) -> Secret:
         labels=ours("uid-ci"),
         annotations={"hookwright.dev/remove-at": "2030-01-01T13:00:00Z"},
     )
-    return replace(known, **changes)
+    return replace(secret, **changes)
 
 
 # ------------------------------------------------------------------------------------ plans as text
@@ -130,8 +130,8 @@ def writes(plan: Plan) -> list[Action]:
 
 def status_of(plan: Plan) -> Mapping[str, Any]:
     """Return the status that a plan applies; it must apply one."""
-    (applied,) = [action.status for action in plan.actions if isinstance(action, ApplyStatus)]
-    return applied
+    (manifest,) = [action.status for action in plan.actions if isinstance(action, ApplyStatus)]
+    return manifest
 
 
 def _words(action: Action) -> str:
@@ -140,11 +140,12 @@ def _words(action: Action) -> str:
             return f"{action.type} Event {action.reason}"
         case ApplyStatus():
             conditions = (
-                f"{known['type']}={known['status']} {known['reason']}" for known in action.status["conditions"]
+                f"{condition['type']}={condition['status']} {condition['reason']}"
+                for condition in action.status["conditions"]
             )
             return f"status: {', '.join(conditions)}"
-        case Register(known):
-            return f"register: {_sending(known)}"
+        case Register(condition):
+            return f"register: {_sending(condition)}"
         case DiscardDeliveries():
             return "discard, and insist" if action.essential else "discard if the store is there"
         case RemoveFinalizer():
@@ -254,8 +255,8 @@ class ApiKeyScene(Scene):
         scene = self
         for action in actions:
             if isinstance(action, ApplyStatus):
-                used = scene.key.status.last_used_at
-                status = ApiKeyStatus.model_validate(action.status).model_copy(update={"last_used_at": used})
+                last_use = scene.key.status.last_used_at
+                status = ApiKeyStatus.model_validate(action.status).model_copy(update={"last_used_at": last_use})
                 scene = replace(scene, key=scene.key.model_copy(update={"status": status}))
             elif isinstance(action, ApplyMetadata):
                 meta = _metadata_after(scene.key.metadata, action)
@@ -286,7 +287,9 @@ def _common_after(scene: Scene, action: Action) -> dict[str, Any]:
             return {"secret": replace(secret, uid="uid-new")}
         case RestoreSecret(secret):
             assert scene.secret is not None
-            references = {known.uid: known for known in (*scene.secret.owner_references, *secret.owner_references)}
+            references = {
+                reference.uid: reference for reference in (*scene.secret.owner_references, *secret.owner_references)
+            }
             return {
                 "secret": replace(
                     scene.secret,
@@ -311,10 +314,10 @@ def _metadata_after(meta: ObjectMeta, action: ApplyMetadata | RemoveFinalizer) -
     if isinstance(action, RemoveFinalizer):
         assert action.resource_version == meta.resource_version
         return meta.model_copy(update={"finalizers": action.remaining})
-    others = (known for known in meta.owner_references if not (known.kind == "Project" and known.controller))
+    references = (known for known in meta.owner_references if not (known.kind == "Project" and known.controller))
     return meta.model_copy(
         update={
-            "owner_references": (*others, *action.owner_references),
+            "owner_references": (*references, *action.owner_references),
             "finalizers": tuple(dict.fromkeys((*meta.finalizers, *action.finalizers))),
             "annotations": {**meta.annotations, **action.annotations},
         }
@@ -328,8 +331,8 @@ def owned_by(parent: Parent) -> tuple[OwnerReference, ...]:
 
 def steady_endpoint(**spec: Any) -> EndpointScene:
     """Return an endpoint without faults."""
-    declared = endpoint(spec=spec, finalizers=(FINALIZER,))
-    return EndpointScene(endpoint=declared, secret=signing_secret()).settled()
+    manifest = endpoint(spec=spec, finalizers=(FINALIZER,))
+    return EndpointScene(endpoint=manifest, secret=signing_secret()).settled()
 
 
 def steady_apikey(**spec: Any) -> ApiKeyScene:

@@ -56,14 +56,14 @@ class ApiServer(KubernetesClient):
                 raise KubeError("not found", status=404)
             return self.stored
         self._version += 1
-        sent = dict(body or {})
-        metadata = {"uid": "uid-made", **sent.get("metadata", {}), "resourceVersion": str(self._version)}
+        content = dict(body or {})
+        metadata = {"uid": "uid-made", **content.get("metadata", {}), "resourceVersion": str(self._version)}
         if "apikeys" in path:
-            known = self.keys[metadata["namespace"]]
-            return {**known, **sent, "metadata": {**known["metadata"], **metadata}}
+            records = self.keys[metadata["namespace"]]
+            return {**records, **content, "metadata": {**records["metadata"], **metadata}}
         if "webhookendpoints" not in path:
-            return {**sent, "metadata": metadata}
-        self.endpoint |= {name: sent[name] for name in ("status",) if name in sent}
+            return {**content, "metadata": metadata}
+        self.endpoint |= {name: content[name] for name in ("status",) if name in content}
         self.endpoint["metadata"] = {**self.endpoint["metadata"], **metadata}
         return dict(self.endpoint)
 
@@ -118,10 +118,10 @@ class TransactionsInMemory(Transactions):
     ) -> "asyncio.Future[T]":
         """Run a function at once."""
         assert (weight, tenant) == (1, "acme")
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._engine.begin() as connection:
-            done.set_result(work(connection))
-        return done
+            result.set_result(work(connection))
+        return result
 
     async def read(self, _name: str, work: Callable[[Connection], T], *, of_log: bool = False) -> T:
         """Run a function at once."""
@@ -184,11 +184,11 @@ class Stage:
 
     def sees(self, version: int, *, expires_at: str = "", **more: Any) -> None:
         """Show the endpoint at a version, with its finalizer."""
-        shown = endpoint(version, **{"finalizers": [FINALIZER], **more})
+        body = endpoint(version, **{"finalizers": [FINALIZER], **more})
         if expires_at:
-            shown["spec"]["expiresAt"] = expires_at
-        self.cache.see("WebhookEndpoint", shown)
-        self.server.endpoint = shown
+            body["spec"]["expiresAt"] = expires_at
+        self.cache.see("WebhookEndpoint", body)
+        self.server.endpoint = body
 
     async def ready(self) -> None:
         """Make an endpoint known to delivery."""

@@ -16,12 +16,12 @@ _PROGRAMS = ("redis-server", "valkey-server")
 
 def program() -> str:
     """Return the server's executable; install Debian's package if there is none and the user is root."""
-    found = next(filter(None, map(shutil.which, _PROGRAMS)), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if path is None:
         packages.install("redis-server")
-        found = shutil.which("redis-server")
-    assert found, "neither redis-server nor valkey-server is installed: install one of them (Debian: redis-server)"
-    return found
+        path = shutil.which("redis-server")
+    assert path, "neither redis-server nor valkey-server is installed: install one of them (Debian: redis-server)"
+    return path
 
 
 need("redis_server", program)

@@ -68,22 +68,22 @@ class Observed:
 @asynccontextmanager
 async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
     """Keep a transaction open while the block runs; its result is "done"."""
-    begun, go_on = threading.Event(), threading.Event()
+    begin, go_on = threading.Event(), threading.Event()
 
     def wait_here(_connection: Connection) -> str:
-        begun.set()
+        begin.set()
         assert go_on.wait(PATIENCE)
         return "done"
 
     def wait_for_the_lock(connection: Connection) -> str:
-        begun.set()
+        begin.set()
         connection.execute(select(func.pg_advisory_xact_lock(7)))
         return "done"
 
     if not store.is_shared:
         under_way = store.transactions.write("hold", wait_here)
         try:
-            assert await asyncio.to_thread(begun.wait, PATIENCE)
+            assert await asyncio.to_thread(begin.wait, PATIENCE)
             yield under_way
         finally:
             go_on.set()
@@ -92,7 +92,7 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
     await holder.execute("SELECT pg_advisory_lock(7)")
     under_way = store.transactions.write("hold", wait_for_the_lock)
     try:
-        await until(lambda: asyncio.sleep(0, begun.is_set()))
+        await until(lambda: asyncio.sleep(0, begin.is_set()))
         yield under_way
     finally:
         await holder.close()
@@ -107,10 +107,10 @@ async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:
     """Open another replica on a store's database; on SQLite it shares the open database object."""
     if store.is_shared:
         return await Store.open(url, instance="neighbour", lease_ms=LEASE_MS, clock=clock)
-    other = Store(store.transactions.database, Replica("neighbour"), lease_ms=LEASE_MS, clock=clock)
-    other.transactions.slot = 1
-    await other.heartbeat()
-    return other
+    neighbour = Store(store.transactions.database, Replica("neighbour"), lease_ms=LEASE_MS, clock=clock)
+    neighbour.transactions.slot = 1
+    await neighbour.heartbeat()
+    return neighbour
 
 
 async def left(neighbour: Store) -> None:
@@ -189,12 +189,12 @@ async def all_rows(store: Store) -> dict[str, int]:
 async def logged(store: Store, uid: str = "orders", *, state: State | None = None, limit: int = 3) -> list[str]:
     """Return the ids of an endpoint's log, page by page."""
     page, cursor = await store.read_log(read.log, uid, state=state, limit=limit)
-    seen = [record.id for record in page]
+    records = [record.id for record in page]
     while cursor:
         assert len(page) == limit
         page, cursor = await store.read_log(read.log, uid, state=state, limit=limit, cursor=cursor)
-        seen += [record.id for record in page]
-    return seen
+        records += [record.id for record in page]
+    return records
 
 
 def differences(connection: Connection, *defined: MetaData) -> list[object]:
@@ -203,8 +203,8 @@ def differences(connection: Connection, *defined: MetaData) -> list[object]:
     for table in [table for part in defined for table in part.sorted_tables]:
         table.to_metadata(whole)
     context = MigrationContext.configure(connection, opts={"include_object": lambda _, __, kind, *___: kind != "index"})
-    found: list[object] = compare_metadata(context, whole)
-    return found
+    changes: list[object] = compare_metadata(context, whole)
+    return changes
 
 
 def ids(new: Sequence[NewEvent]) -> list[str]:

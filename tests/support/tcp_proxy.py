@@ -68,17 +68,17 @@ class Proxy:
         answering: "asyncio.Task[None]",
     ) -> bool:
         """Forward requests; return True if a COMMIT must be cut."""
-        while asked := await reader.read(65536):
-            if self.cut is not None and b"COMMIT" in asked:
+        while data := await reader.read(65536):
+            if self.cut is not None and b"COMMIT" in data:
                 self.cuts += 1
                 cut, self.cut = self.cut, None
                 if cut is Cut.AFTER:
                     answering.cancel()
                     await asyncio.wait([answering])
-                    up_writer.write(asked)
+                    up_writer.write(data)
                     await up_reader.read(65536)
                 return True
-            await self._pass_on(asked, up_writer)
+            await self._pass_on(data, up_writer)
         return False
 
     async def _answer(self, up_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -111,14 +111,14 @@ class Proxy:
 @asynccontextmanager
 async def proxied(url: str) -> AsyncIterator[tuple[Proxy, str]]:
     """Start a proxy for the server of a URL, and yield it with the URL that leads through it."""
-    parsed = make_url(url)
-    assert parsed.host is not None
-    assert parsed.port is not None
-    proxy = Proxy(parsed.host, parsed.port)
+    address = make_url(url)
+    assert address.host is not None
+    assert address.port is not None
+    proxy = Proxy(address.host, address.port)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield proxy, str(parsed.set(port=port).render_as_string(hide_password=False))
+        yield proxy, str(address.set(port=port).render_as_string(hide_password=False))
     finally:
         server.close()
         proxy.close()

@@ -53,8 +53,8 @@ class Collector:
 
     def named(self, name: str, **attributes: Value) -> list[Span]:
         """Return the spans of a name with these attributes, ``_`` in their names for a dot, below ``hookwright.``."""
-        wanted = {f"hookwright.{key.replace('_', '.')}": value for key, value in attributes.items()}.items()
-        return [span for span in tuple(self.spans) if span.name == name and wanted <= span.attributes.items()]
+        expected = {f"hookwright.{key.replace('_', '.')}": value for key, value in attributes.items()}.items()
+        return [span for span in tuple(self.spans) if span.name == name and expected <= span.attributes.items()]
 
     def take(self, body: bytes) -> None:
         """Keep the spans of a request."""
@@ -85,8 +85,8 @@ def _attributes(given: Any) -> dict[str, Value]:
 def _value(value: AnyValue) -> Value:
     kind = value.WhichOneof("value")
     assert kind is not None
-    found: Value = getattr(value, kind)
-    return found
+    content: Value = getattr(value, kind)
+    return content
 
 
 @contextmanager

@@ -43,23 +43,23 @@ def repeated(names: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def test_no_public_class_name_stands_for_two_classes() -> None:
     """A reader finds a class by its name alone."""
-    found = defaultdict(list)
+    matches = defaultdict(list)
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert len(found) > 100
-    assert repeated(found) == {}
+                matches[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert len(matches) > 100
+    assert repeated(matches) == {}
 
 
 def test_no_module_name_stands_for_two_modules() -> None:
     """Only routes, which have the name of their resource, exist in the intake and in the API."""
-    found = defaultdict(list)
+    matches = defaultdict(list)
     for path in modules():
         routes = path.parent.name == "routes"
         if not routes and path.name != "__init__.py" and path.stem not in SHARED_MODULE_NAMES:
-            found[path.stem].append(str(path.relative_to(ROOT)))
-    twice = repeated(found)
+            matches[path.stem].append(str(path.relative_to(ROOT)))
+    twice = repeated(matches)
     # The contract's events and the service behind them are layers of one thing.
     twice.pop("events", None)
     assert twice == {}
@@ -83,21 +83,21 @@ def test_files_and_functions_are_short() -> None:
 @pytest.mark.parametrize(("package", "most"), [("operator/hookwright_operator", 10), ("api/hookwright_api", 16)])
 def test_few_modules_are_at_the_root_of_a_package(package: str, most: int) -> None:
     """A reader who opens the folder sees its parts at once."""
-    found = [path.stem for path in (ROOT / package).glob("*.py") if path.name != "__init__.py"]
-    assert "__main__" in found
-    assert len(found) <= most, sorted(found)
+    matches = [path.stem for path in (ROOT / package).glob("*.py") if path.name != "__init__.py"]
+    assert "__main__" in matches
+    assert len(matches) <= most, sorted(matches)
 
 
 def test_no_pure_module_imports_io_a_clock_or_randomness() -> None:
     """A module whose docstring begins with "Pure:" is tested fast and exactly. Libraries below do their own things."""
     pure = [path for path in modules() if (ast.get_docstring(ast.parse(path.read_text())) or "").startswith("Pure:")]
     assert len(pure) > 30
-    found = {
+    matches = {
         str(path.relative_to(ROOT)): impure
         for path in pure
-        if (impure := [name for name in imported(path) if any(f"{name}.".startswith(f"{one}.") for one in IMPURE)])
+        if (impure := [name for name in imported(path) if any(f"{name}.".startswith(f"{item}.") for item in IMPURE)])
     }
-    assert found == {}
+    assert matches == {}
 
 
 def imported(path: Path) -> Iterator[str]:

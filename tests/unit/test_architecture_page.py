@@ -73,10 +73,10 @@ def test_every_name_beside_a_file_is_defined_in_it() -> None:
 def test_every_method_on_the_page_is_defined_in_the_product() -> None:
     """A method without a file beside it is found by its class."""
     modules = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")]
-    known = frozenset[str]().union(*(defined(path) for path in modules))
+    record = frozenset[str]().union(*(defined(path) for path in modules))
     methods = set(METHOD.findall(PAGE))
     assert len(methods) > 60
-    assert methods - known == set()
+    assert methods - record == set()
 
 
 @pytest.mark.parametrize(

@@ -33,13 +33,13 @@ class Tally:
 
 async def deliver(session: aiohttp.ClientSession, url: str, name: str, tally: Tally, patience: float) -> None:
     """Send one event until it is accepted, for at most ``patience`` seconds."""
-    began, told = time.monotonic(), ""
+    began, message = time.monotonic(), ""
     while time.monotonic() - began < patience:
         headers = {"Authorization": f"Bearer {TOKEN.read_text().strip()}"}
         try:
             event = {"id": name, "type": "delivered", "messageId": name, "to": "ada@example.com"}
             async with session.post(url, json=event, headers=headers) as answer:
-                told = f"{answer.status} {await answer.text()}"
+                message = f"{answer.status} {await answer.text()}"
                 if answer.status == 202:
                     tally.accepted += 1
                     tally.longest = max(tally.longest, time.monotonic() - began)
@@ -47,10 +47,10 @@ async def deliver(session: aiohttp.ClientSession, url: str, name: str, tally: Ta
                 if answer.status not in {429, 503}:
                     break
         except (aiohttp.ClientError, TimeoutError) as fault:
-            told = repr(fault)
+            message = repr(fault)
         tally.again += 1
         await asyncio.sleep(PAUSE)
-    tally.lost[name] = told
+    tally.lost[name] = message
 
 
 async def send(url: str, prefix: str, *, rate: float, seconds: float, patience: float) -> Tally:

@@ -35,9 +35,9 @@ class Paths:
 
     async def choose(self, request: web.Request) -> web.Response:
         """Set an endpoint's secrets and its answer."""
-        chosen, path = await request.json(), self._known[request.match_info["name"]]
-        path.secrets = chosen["secrets"]
-        path.status = chosen["status"]
+        document, path = await request.json(), self._known[request.match_info["name"]]
+        path.secrets = document["secrets"]
+        path.status = document["status"]
         return web.Response(status=204)
 
     async def take(self, request: web.Request) -> web.Response:

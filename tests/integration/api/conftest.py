@@ -41,8 +41,8 @@ def api(stack: Stack, operator: OperatorProcess) -> ApiProcess:
 @pytest.fixture(scope="module")
 def client(api: ApiProcess) -> Iterator[httpx.Client]:
     """Yield a client of the API."""
-    with httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as made:
-        yield made
+    with httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as session:
+        yield session
 
 
 @pytest.fixture
@@ -131,5 +131,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def receiver() -> Iterator[Received]:
     """Yield a receiver of deliveries that answers 200."""
-    with receiving() as received:
-        yield received
+    with receiving() as requests:
+        yield requests

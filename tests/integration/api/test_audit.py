@@ -32,52 +32,52 @@ def test_every_act_has_one_line_with_actor_and_address(
     acme: Organization, client: httpx.Client, api: ApiProcess, operator: OperatorProcess, receiver: Received
 ) -> None:
     """A session and a key act; the lines come in the order of the acts, and the operator's have the same request id."""
-    made = acme.key()
-    key = {"X-Service-Key": made["key"]}
+    new_key = acme.key()
+    key = {"X-Service-Key": new_key["key"]}
     body = {"url": f"{receiver.url}/a", "events": ["delivered"]}
     once = {**key, "Idempotency-Key": "once"}
     webhooks = [client.post("/v1/webhooks", json=body, headers=once).json() for _ in range(2)]
     name = webhooks[0]["id"]
-    changed = client.patch(f"/v1/webhooks/{name}", json={"headers": {"X-Token": "of-the-receiver"}}, headers=key)
-    assert changed.status_code == 200
-    rotated = client.post(f"/v1/webhooks/{name}/rotate-secret", headers=key).json()
+    answer = client.patch(f"/v1/webhooks/{name}", json={"headers": {"X-Token": "of-the-receiver"}}, headers=key)
+    assert answer.status_code == 200
+    document = client.post(f"/v1/webhooks/{name}/rotate-secret", headers=key).json()
     client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key)
 
     def delivered() -> list[Any]:
         page = client.get(f"/v1/webhooks/{name}/deliveries?status=delivered", headers=key).json()
-        found: list[Any] = page["data"]
-        return found
+        rows: list[Any] = page["data"]
+        return rows
 
     (delivery,) = eventually(delivered, "the delivery")
-    retried = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=key)
-    assert retried.status_code == 202
+    response = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=key)
+    assert response.status_code == 202
     assert client.delete(f"/v1/webhooks/{name}", headers=key).status_code == 204
-    assert client.delete(f"/v1/projects/billing/keys/{made['id']}", headers=acme.session()).status_code == 204
+    assert client.delete(f"/v1/projects/billing/keys/{new_key['id']}", headers=acme.session()).status_code == 204
 
     lines = audited(api, acme.name)
-    user, service = f"user:{acme.email}", f"key:{made['id']}"
+    user, service = f"user:{acme.email}", f"key:{new_key['id']}"
     assert {(line["client"], line["outcome"]) for line in lines} == {(ADDRESS, "success")}
     assert [(line["action"], line["actor"], line.get("target")) for line in lines] == [
         ("login", user, None),
-        ("key.create", user, made["id"]),
+        ("key.create", user, new_key["id"]),
         ("webhook.create", service, name),
         ("secret.read", service, name),
         ("webhook.update", service, name),
         ("secret.rotate", service, name),
         ("delivery.retry", service, delivery["id"]),
         ("webhook.delete", service, name),
-        ("key.delete", user, made["id"]),
+        ("key.delete", user, new_key["id"]),
     ]
     assert {line.get("project") for line in lines[1:]} == {"billing"}
-    assert lines[6]["request_id"] == retried.headers["x-request-id"]
+    assert lines[6]["request_id"] == response.headers["x-request-id"]
     operators = [(line["action"], line["request_id"]) for line in audited(operator, acme.name)]
     assert operators == [(action, line["request_id"]) for action, line in zip(
         ("secret.read", "secret.read", "secret.read", "delivery.retry"), (*lines[2:4], *lines[5:7]), strict=True
     )]  # fmt: skip
-    told = "\n".join(line for log in (api.log, operator.log) for line in complete_lines(log) if "audit" in line)
-    secrets = (webhooks[0]["secret"], rotated["secret"], "of-the-receiver")
-    for secret in (made["key"], *secrets, receiver.url, acme.session()["Authorization"], PASSWORD):
-        assert secret not in told
+    text = "\n".join(line for log in (api.log, operator.log) for line in complete_lines(log) if "audit" in line)
+    secrets = (webhooks[0]["secret"], document["secret"], "of-the-receiver")
+    for secret in (new_key["key"], *secrets, receiver.url, acme.session()["Authorization"], PASSWORD):
+        assert secret not in text
 
 
 def test_a_failed_login_has_a_line_with_the_email_and_without_the_password(
@@ -103,19 +103,19 @@ def test_a_failed_login_has_a_line_with_the_email_and_without_the_password(
 
 def test_created_objects_have_their_creator(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """A platform team sees in the cluster who created a key or a webhook."""
-    made = acme.key()
-    by_key = acme.webhook({"X-Service-Key": made["key"]})["id"]
+    new_key = acme.key()
+    by_key = acme.webhook({"X-Service-Key": new_key["key"]})["id"]
     by_user = client.post(
         "/v1/webhooks?project=billing",
         json={"url": "https://example.com/b", "events": ["delivered"]},
         headers={**acme.session(), "Idempotency-Key": "once"},
     ).json()["id"]
-    wanted = {
-        ("apikey", made["id"]): f"user:{acme.email}",
-        ("hwep", by_key): f"key:{made['id']}",
+    expected = {
+        ("apikey", new_key["id"]): f"user:{acme.email}",
+        ("hwep", by_key): f"key:{new_key['id']}",
         ("hwep", by_user): f"user:{acme.email}",
     }
-    for (kind, name), creator in wanted.items():
-        stored = control_plane.objects.get(kind, name, acme.name)
-        assert stored is not None
-        assert stored["metadata"]["annotations"]["hookwright.dev/created-by"] == creator
+    for (kind, name), creator in expected.items():
+        resource = control_plane.objects.get(kind, name, acme.name)
+        assert resource is not None
+        assert resource["metadata"]["annotations"]["hookwright.dev/created-by"] == creator

@@ -14,14 +14,14 @@ def test_the_catalogue_has_every_type_and_its_wildcards_can_be_subscribed_to(
     types = client.get("/v1/event-types", headers=key).json()["data"]
     assert [one["type"] for one in types] == [*EVENT_TYPES]
     assert set(types[0]) == {"type", "channel", "meaning", "example", "wildcards"}
-    offered = [*dict.fromkeys(wildcard for one in types for wildcard in one["wildcards"])]
-    assert {*offered, *EVENT_TYPES} == {*SUBSCRIPTIONS}
-    assert acme.webhook(key, events=offered)["events"] == offered
+    wildcards = [*dict.fromkeys(wildcard for one in types for wildcard in one["wildcards"])]
+    assert {*wildcards, *EVENT_TYPES} == {*SUBSCRIPTIONS}
+    assert acme.webhook(key, events=wildcards)["events"] == wildcards
 
 
 def test_the_examples_are_accepted_as_events(acme: Organization, client: httpx.Client) -> None:
     """A producer can copy each example."""
     key = acme.service_key()
-    examples = [one["example"] for one in client.get("/v1/event-types", headers=key).json()["data"]]
+    examples = [row["example"] for row in client.get("/v1/event-types", headers=key).json()["data"]]
     answer = client.post("/v1/events", json=examples, headers=key)
     assert (answer.status_code, answer.json()["accepted"]) == (202, len(EVENT_TYPES))

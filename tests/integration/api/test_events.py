@@ -19,8 +19,8 @@ def test_up_to_a_thousand_events_are_accepted_at_once(
     key = acme.service_key()
     acme.webhook(key, f"{receiver.url}/e")
     events = [{**EVENT, "messageId": f"m{number}"} for number in range(1000)]
-    accepted = client.post("/v1/events", json=events, headers=key)
-    assert (accepted.status_code, accepted.json()["accepted"]) == (202, 1000)
+    answer = client.post("/v1/events", json=events, headers=key)
+    assert (answer.status_code, answer.json()["accepted"]) == (202, 1000)
     problem_of(client.post("/v1/events", json=[*events, EVENT], headers=key), 422)
     eventually(lambda: len(receiver.requests) == 1000, "all arrive", within=30)
 
@@ -64,9 +64,9 @@ def test_every_route_reads_json_strictly(tenant: Organization, client: httpx.Cli
         ("/v1/projects/billing/keys", session),
         ("/v1/auth/login", {}),
     ):
-        sent = {**credential, "Content-Type": "application/json"}
+        request = {**credential, "Content-Type": "application/json"}
         for body in (b"{%s}" % fields, b"\xef\xbb\xbf{}"):
-            detail = problem_of(client.post(path, content=body, headers=sent), 400)["detail"]
+            detail = problem_of(client.post(path, content=body, headers=request), 400)["detail"]
             assert (told if fields in body else "byte order mark") in detail
 
 
@@ -104,7 +104,7 @@ def test_what_is_wrong_is_said_as_a_problem_document(
     tenant: Organization, client: httpx.Client, content: bytes, headers: Mapping[str, str], status: int
 ) -> None:
     """The API and the operator refuse in the same form; after a 413 the client can connect again."""
-    sent = {**tenant.service_key(), "Content-Type": "application/json", **headers}
-    problem = problem_of(client.post("/v1/events", content=content, headers=sent), status)
+    request = {**tenant.service_key(), "Content-Type": "application/json", **headers}
+    problem = problem_of(client.post("/v1/events", content=content, headers=request), status)
     if status == 422:
         assert problem["errors"]

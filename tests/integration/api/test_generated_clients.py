@@ -35,10 +35,10 @@ Run = Callable[[list[str]], str]
 @pytest.fixture
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """Yield a copy of a client's sources, in which its generator may write."""
-    copied = tmp_path / "client"
-    shutil.copytree(PROGRAMS / request.param, copied)
-    yield copied
-    shutil.rmtree(copied)
+    copy = tmp_path / "client"
+    shutil.copytree(PROGRAMS / request.param, copy)
+    yield copy
+    shutil.rmtree(copy)
 
 
 @pytest.mark.parametrize("folder", ["go"], indirect=True)
@@ -71,8 +71,8 @@ def test_a_client_of_openapi_python_client(
     programs = acquire_python_generator()
     generating = ["generate", "--path", str(DESCRIPTION), "--meta", "none", "--output-path", "hookwright_client"]
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    said = _run([str(programs / "openapi-python-client"), *generating], folder, PATH=path)
-    assert "Warning" not in said, said
+    output = _run([str(programs / "openapi-python-client"), *generating], folder, PATH=path)
+    assert "Warning" not in output, output
     _tell(acme, api, receiver, lambda story: _run([str(programs / "python"), "story.py", *story], folder))
 
 
@@ -85,8 +85,8 @@ def test_a_client_of_openapi_generator(acme: Organization, api: ApiProcess, rece
         # The best code of the compiler is too late for a run of seconds.
         short = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         arguments = f"-Dexec.args={' '.join(map(_quoted, story))}"
-        said = _run([*maven, "compile", "exec:java", arguments], folder, MAVEN_OPTS=short)
-        return "".join(line for line in said.splitlines(keepends=True) if line.strip() in STORY)
+        output = _run([*maven, "compile", "exec:java", arguments], folder, MAVEN_OPTS=short)
+        return "".join(line for line in output.splitlines(keepends=True) if line.strip() in STORY)
 
     _tell(acme, api, receiver, run)
 

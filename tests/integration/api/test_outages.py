@@ -29,16 +29,16 @@ WEBHOOK = {"url": "https://example.com/hooks", "events": ["delivered"]}
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a separate control plane, because its API server is stopped here."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as started:
-        install(started)
-        yield started
+    with ControlPlane.start(assets=assets, crds=CRDS) as control_plane:
+        install(control_plane)
+        yield control_plane
 
 
 @pytest.fixture(scope="module")
 def its_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorProcess]:
     """Yield an operator on it."""
-    with OperatorProcess(plane, tmp_path_factory.mktemp("operator")) as started:
-        yield started
+    with OperatorProcess(plane, tmp_path_factory.mktemp("operator")) as operator:
+        yield operator
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def its_api(
 ) -> Iterator[ApiProcess]:
     """Yield an API on it that waits 2 s for the operator."""
     settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "2"}
-    with running(ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings)) as started:
-        yield started
+    with running(ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings)) as api:
+        yield api
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,9 @@ def acme(plane: ControlPlane, its_api: ApiProcess) -> Iterator[Organization]:
     """Yield an organization with a project."""
     plane.objects.create("Namespace", "acme")
     with httpx.Client(base_url=its_api.url, trust_env=False, timeout=30.0) as client:
-        made = Organization(plane, client, "acme")
-        made.project()
-        yield made
+        organization = Organization(plane, client, "acme")
+        organization.project()
+        yield organization
 
 
 def apiserver(plane: ControlPlane) -> ChildProcess:
@@ -91,13 +91,13 @@ def test_without_the_operator_requests_are_503_and_leave_nothing_behind(
     event = {"type": "delivered", "messageId": "m"}
     with away(its_operator):
         began = time.monotonic()
-        refused = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
-        problem_of(refused, 503)
-        assert refused.headers["retry-after"]
+        refusal = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=key)
+        problem_of(refusal, 503)
+        assert refusal.headers["retry-after"]
         assert time.monotonic() - began < 20
-        assert [one["id"] for one in acme.client.get("/v1/webhooks", headers=key).json()["data"]] == [endpoint["id"]]
-        left = plane.objects.list("WebhookEndpoint", "acme")
-        assert [one["metadata"]["name"] for one in left] == [endpoint["id"]]
+        assert [row["id"] for row in acme.client.get("/v1/webhooks", headers=key).json()["data"]] == [endpoint["id"]]
+        resources = plane.objects.list("WebhookEndpoint", "acme")
+        assert [row["metadata"]["name"] for row in resources] == [endpoint["id"]]
         for answer in (
             acme.client.post("/v1/events", json=event, headers=key),
             acme.client.post(f"{path}/test", headers=key),
@@ -113,8 +113,8 @@ def test_without_the_operator_requests_are_503_and_leave_nothing_behind(
     assert [answer.status_code for answer in answers] == [200, 200], answers[0].text
     assert answers[0].json() == answers[1].json()
     assert answers[0].json()["secret"] != endpoint["secret"]
-    stored = plane.objects.get("WebhookEndpoint", endpoint["id"], "acme") or {}
-    assert stored["spec"]["signing"]["rotation"] == 1
+    resource = plane.objects.get("WebhookEndpoint", endpoint["id"], "acme") or {}
+    assert resource["spec"]["signing"]["rotation"] == 1
 
 
 @pytest.mark.slow
@@ -134,20 +134,20 @@ def test_a_repeatable_creation_is_completed_by_its_repetition(
         return acme.client.post("/v1/events", json=event, headers=key).status_code
 
     with ThreadPoolExecutor(4) as pool:
-        sent = [pool.submit(send, number) for number in range(200)]
+        requests = [pool.submit(send, number) for number in range(200)]
         with away(its_operator):
-            statuses = {each.result() for each in sent}
-            refused = problem_of(acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once), 503)
+            statuses = {request.result() for request in requests}
+            problem = problem_of(acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once), 503)
     assert statuses <= {202, 503}
     assert 503 in statuses
-    assert "send the same request again" in refused["detail"]
+    assert "send the same request again" in problem["detail"]
     eventually(lambda: send(1000) == 202, "recovered")
-    made = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once)
-    assert made.status_code == 201, made.text
-    listed = acme.client.get("/v1/webhooks", headers=key).json()["data"]
-    assert [one["id"] for one in listed].count(made.json()["id"]) == 1
-    assert acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once).json()["id"] == made.json()["id"]
-    actions = re.findall(rf" action=(\S+) .* target={made.json()['id']}$", its_api.log.read_text(), re.MULTILINE)
+    answer = acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once)
+    assert answer.status_code == 201, answer.text
+    rows = acme.client.get("/v1/webhooks", headers=key).json()["data"]
+    assert [row["id"] for row in rows].count(answer.json()["id"]) == 1
+    assert acme.client.post("/v1/webhooks", json=WEBHOOK, headers=once).json()["id"] == answer.json()["id"]
+    actions = re.findall(rf" action=(\S+) .* target={answer.json()['id']}$", its_api.log.read_text(), re.MULTILINE)
     assert actions == ["webhook.create", "secret.read", "secret.read"]
 
 
@@ -178,14 +178,14 @@ def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
     acme: Organization, plane: ControlPlane, its_api: ApiProcess
 ) -> None:
     """After a 410, a new list removes objects that were deleted in the gap."""
-    made = acme.key()
-    header = {"X-Service-Key": made["key"]}
+    new_key = acme.key()
+    header = {"X-Service-Key": new_key["key"]}
     assert acme.client.get("/v1/webhooks", headers=header).status_code == 200
     lists = its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}')
     os.kill(its_api.running.pid, signal.SIGSTOP)
     try:
         restart(plane)  # closes the connections, so that no later event waits in a socket
-        plane.objects.delete("ApiKey", made["id"], namespace="acme")
+        plane.objects.delete("ApiKey", new_key["id"], namespace="acme")
         restart(plane)  # its cache of events begins after the deletion
     finally:
         os.kill(its_api.running.pid, signal.SIGCONT)

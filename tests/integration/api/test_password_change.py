@@ -48,7 +48,9 @@ def test_a_new_password_ends_all_sessions_and_returns_a_new_one(
     after = {"Authorization": f"Bearer {answer.json()['token']}"}
     assert client.get("/v1/auth/me", headers=after).status_code == 200
     problem_of(client.get("/v1/auth/me", headers=before), 401)
-    logins = [client.post("/v1/auth/login", json={"email": acme.email, "password": one}) for one in (PASSWORD, NEW)]
+    logins = [
+        client.post("/v1/auth/login", json={"email": acme.email, "password": password}) for password in (PASSWORD, NEW)
+    ]
     assert [login.status_code for login in logins] == [401, 200]
     assert ("password.change", acme.email) in {(line.get("action"), line.get("target")) for line in entries(api.log)}
     log = api.log.read_text()

@@ -26,17 +26,17 @@ def test_some_namespaces_are_served_alone_and_sigterm_finishes_requests_under_wa
     After SIGTERM, a request with an incomplete body is answered, new connections are refused, and the exit code is 0.
     """
     api, client = start_api({"HOOKWRIGHT_WATCH_NAMESPACES": acme.name, "HOOKWRIGHT_SESSION_TTL": "3s"})
-    other = organizations.new("other")
-    other.project()
-    strange, own = other.service_key(), acme.service_key()
-    eventually(lambda: client.get("/v1/webhooks", headers=own).status_code == 200, "key known")
+    rival = organizations.new("other")
+    rival.project()
+    strange, container = rival.service_key(), acme.service_key()
+    eventually(lambda: client.get("/v1/webhooks", headers=container).status_code == 200, "key known")
     assert client.get("/v1/webhooks", headers=strange).status_code == 401
     token = client.post("/v1/auth/login", json={"email": acme.email, "password": PASSWORD}).json()["token"]
     session = {"Authorization": f"Bearer {token}"}
     assert client.get("/v1/auth/me", headers=session).status_code == 200
     eventually(lambda: client.get("/v1/auth/me", headers=session).status_code == 401, "the session ends", within=10)
     body = b'{"type":"delivered","messageId":"m"}'
-    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-Service-Key: {own['X-Service-Key']}\r\n"
+    head = f"POST /v1/events HTTP/1.1\r\nHost: x\r\nX-Service-Key: {container['X-Service-Key']}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", api.port), 10) as slow:
         slow.sendall(head.encode() + body[:5])
@@ -60,15 +60,15 @@ def _refused(port: int) -> bool:
 def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiProcess, client: httpx.Client) -> None:
     """Labels are bounded: unknown paths share one value, and ids have none."""
     key = acme.service_key()
-    made = acme.webhook(key)["id"]
-    client.get(f"/v1/webhooks/{made}", headers=key)
+    new_webhook = acme.webhook(key)["id"]
+    client.get(f"/v1/webhooks/{new_webhook}", headers=key)
     client.get("/etc/passwd")
     client.request("PROPFIND", "/v1/webhooks")
     text = httpx.get(f"{api.health_url}/metrics", timeout=30.0).text
     assert 'hookwright_api_requests_total{method="GET",route="/v1/webhooks/{id}",status="200"}' in text
     assert 'route="unmatched"' in text
     assert 'method="other"' in text
-    assert made not in text
+    assert new_webhook not in text
     assert acme.name not in text
     assert "passwd" not in text
     assert api.metric('hookwright_api_view_age_seconds{resource="webhookendpoints"}') < 90
@@ -97,6 +97,6 @@ def test_a_wrong_setting_ends_the_process_with_a_sentence() -> None:
     """The exit code is 2, and standard error names the variable."""
     environment = {**os.environ, "HOOKWRIGHT_SESSION_TTL": "forever"}
     argv = [sys.executable, "-m", "hookwright_api"]
-    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert ended.returncode == 2
-    assert "HOOKWRIGHT_SESSION_TTL" in ended.stderr
+    result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 2
+    assert "HOOKWRIGHT_SESSION_TTL" in result.stderr

@@ -16,8 +16,8 @@ def test_without_the_right_a_project_is_neither_created_nor_deleted_and_the_answ
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
     """The organization's namespace decides by RBAC; a project that /v1 created before stays."""
-    made = {"app.kubernetes.io/managed-by": "hookwright-api"}
-    acme.apply({"kind": "Project", "metadata": {"name": "old", "labels": made}})
+    labels = {"app.kubernetes.io/managed-by": "hookwright-api"}
+    acme.apply({"kind": "Project", "metadata": {"name": "old", "labels": labels}})
     eventually(lambda: "old" in acme.projects(), "the project is visible")
     for answer in (
         client.post("/v1/projects", json={"name": "new"}, headers=acme.session()),
@@ -25,8 +25,8 @@ def test_without_the_right_a_project_is_neither_created_nor_deleted_and_the_answ
     ):
         detail = problem_of(answer, 403)["detail"]
         assert f"RoleBinding in namespace {acme.name} of the ClusterRole hookwright-project-manager" in detail
-    listed = control_plane.objects.list("Project", acme.name)
-    assert [project["metadata"]["name"] for project in listed] == ["billing", "old"]
+    resources = control_plane.objects.list("Project", acme.name)
+    assert [project["metadata"]["name"] for project in resources] == ["billing", "old"]
 
 
 def test_a_created_project_works_and_its_deletion_says_what_it_discards(
@@ -38,25 +38,30 @@ def test_a_created_project_works_and_its_deletion_says_what_it_discards(
     answer = client.post("/v1/projects", json={"name": "shop", "display_name": "Shop"}, headers=session)
     assert answer.status_code == 201, answer.text
     assert answer.headers["location"] == "/v1/projects/shop"
-    shown = answer.json()
-    assert (shown["display_name"], shown["declared_by"], shown["webhooks"], shown["keys"]) == ("Shop", None, 0, 0)
-    assert shown["delivery_log"] == {"payloads": "keep", "missed_events": "discard"}
-    assert client.get("/v1/projects/shop", headers=session).json() == shown
-    assert client.get(f"/v1/projects/{shown['uid']}", headers=session).json() == shown
-    taken = problem_of(client.post("/v1/projects", json={"name": "shop"}, headers=session), 409)
-    assert "exists" in taken["detail"]
+    document = answer.json()
+    assert (document["display_name"], document["declared_by"], document["webhooks"], document["keys"]) == (
+        "Shop",
+        None,
+        0,
+        0,
+    )
+    assert document["delivery_log"] == {"payloads": "keep", "missed_events": "discard"}
+    assert client.get("/v1/projects/shop", headers=session).json() == document
+    assert client.get(f"/v1/projects/{document['uid']}", headers=session).json() == document
+    problem = problem_of(client.post("/v1/projects", json={"name": "shop"}, headers=session), 409)
+    assert "exists" in problem["detail"]
 
     key = acme.service_key("shop")
     webhook = acme.webhook(key, f"{receiver.url}/x")["id"]
-    (own,) = client.get("/v1/projects", headers=key).json()["data"]
-    assert (own["name"], own["webhooks"], own["keys"]) == ("shop", 1, 1)
+    (row,) = client.get("/v1/projects", headers=key).json()["data"]
+    assert (row["name"], row["webhooks"], row["keys"]) == ("shop", 1, 1)
     detail = problem_of(client.delete("/v1/projects/shop", headers=session), 409)["detail"]
     assert "deletes 1 webhooks with 0 pending deliveries, revokes 1 keys" in detail
     assert client.get("/v1/webhooks", headers=key).status_code == 200
 
-    deleted = client.delete("/v1/projects/shop?force=true", headers=session)
+    response = client.delete("/v1/projects/shop?force=true", headers=session)
     expected = {"name": "shop", "webhooks": 1, "keys": 1, "declared": 0, "pending_deliveries": 0}
-    assert (deleted.status_code, deleted.json()) == (200, expected)
+    assert (response.status_code, response.json()) == (200, expected)
     problem_of(client.get("/v1/webhooks", headers=key), 401)
     problem_of(client.get("/v1/projects/shop", headers=session), 404)
     eventually(lambda: control_plane.objects.get("Project", "shop", acme.name) is None, "the Project is deleted")
@@ -73,8 +78,8 @@ def test_a_created_project_works_and_its_deletion_says_what_it_discards(
 def test_a_declared_project_is_deleted_by_its_owner_only(acme: Organization, client: httpx.Client) -> None:
     """The 409 names the tool of the label app.kubernetes.io/managed-by, otherwise YAML."""
     acme.allow_projects()
-    released = {"name": "released", "labels": {"app.kubernetes.io/managed-by": "Helm"}}
-    acme.apply({"kind": "Project", "metadata": released})
+    released_scene = {"name": "released", "labels": {"app.kubernetes.io/managed-by": "Helm"}}
+    acme.apply({"kind": "Project", "metadata": released_scene})
     eventually(lambda: "released" in acme.projects(), "the project is visible")
     for name, owner in (("billing", "YAML"), ("released", "Helm")):
         answer = client.delete(f"/v1/projects/{name}?force=true", headers=acme.session())
@@ -110,7 +115,7 @@ def test_a_project_shows_what_its_delivery_log_keeps(acme: Organization, client:
         }
     )
     eventually(lambda: "private" in acme.projects(), "the project is visible")
-    shown = client.get("/v1/projects/private", headers=acme.session()).json()
-    assert shown["delivery_log"] == {"payloads": "omit", "missed_events": "keep"}
-    listed = client.get("/v1/projects", headers=acme.session()).json()["data"]
-    assert {one["name"]: one["delivery_log"] for one in listed}["private"] == shown["delivery_log"]
+    document = client.get("/v1/projects/private", headers=acme.session()).json()
+    assert document["delivery_log"] == {"payloads": "omit", "missed_events": "keep"}
+    rows = client.get("/v1/projects", headers=acme.session()).json()["data"]
+    assert {row["name"]: row["delivery_log"] for row in rows}["private"] == document["delivery_log"]

@@ -67,11 +67,11 @@ class Replica:
 def replicas(start_api: StartApi, redis_server: RedisServer) -> tuple[Replica, Replica]:
     """Return a replica that refuses requests while Redis is away, and one that then counts by itself."""
     urls = {"false": redis_server.url, "true": redis_server.url.replace("redis:", "valkey:")}
-    closed, opened = (
+    closed_replica, open_replica = (
         Replica(*start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": url, "HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open}))
         for fail_open, url in urls.items()
     )
-    return closed, opened
+    return closed_replica, open_replica
 
 
 def test_the_101st_request_of_an_address_within_a_minute_is_refused(
@@ -83,15 +83,15 @@ def test_the_101st_request_of_an_address_within_a_minute_is_refused(
         answer = client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
         problem_of(answer, 401)
         assert numbers(answer)[:2] == (100, 99 - number)
-    asked = time.time()
-    refused = client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
-    answered = time.time()
-    problem_of(refused, 429)
-    limit, remaining, reset = numbers(refused)
+    start = time.time()
+    refusal = client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
+    end = time.time()
+    problem_of(refusal, 429)
+    limit, remaining, reset = numbers(refusal)
     assert (limit, remaining) == (100, 0)
-    wait = int(refused.headers["retry-after"])
+    wait = int(refusal.headers["retry-after"])
     assert 0 < wait <= 60
-    assert asked - 1 <= reset - wait <= answered + 1
+    assert start - 1 <= reset - wait <= end + 1
     assert client.get("/v1/webhooks", headers=from_ip("198.51.100.8")).status_code == 401
     assert client.get("/openapi.json", headers=from_ip("198.51.100.7")).status_code == 429
     assert api.metric('hookwright_rate_limit_rejections_total{scope="ip"}') == 2
@@ -106,11 +106,11 @@ def test_the_1001st_request_of_an_organization_is_refused_whatever_project_or_ad
     """Two projects and a thousand addresses share one count; another organization is not affected."""
     acme, rival = organizations.new("acme"), organizations.new("rival")
     keys = [acme.service_key(acme.project(project)) for project in ("billing", "shipping")]
-    other = rival.service_key(rival.project())
+    neighbour = rival.service_key(rival.project())
     # This API has not counted the requests above, because another one answered them.
     _, client = limited
     eventually(
-        lambda: client.get("/v1/projects", headers={**other, **from_ip("10.3.0.2")}).status_code == 200, "last key"
+        lambda: client.get("/v1/projects", headers={**neighbour, **from_ip("10.3.0.2")}).status_code == 200, "last key"
     )
 
     def ask(number: int) -> int:
@@ -121,11 +121,11 @@ def test_the_1001st_request_of_an_organization_is_refused_whatever_project_or_ad
         statuses = list(pool.map(ask, range(1000)))
     assert set(statuses) == {200}
     for key in keys:
-        refused = client.get("/v1/webhooks", headers={**key, **from_ip("10.3.0.1")})
-        problem_of(refused, 429)
-        assert numbers(refused)[:2] == (1000, 0)
-        assert refused.headers["retry-after"]
-    assert client.get("/v1/webhooks", headers={**other, **from_ip("10.3.0.2")}).status_code == 200
+        refusal = client.get("/v1/webhooks", headers={**key, **from_ip("10.3.0.1")})
+        problem_of(refusal, 429)
+        assert numbers(refusal)[:2] == (1000, 0)
+        assert refusal.headers["retry-after"]
+    assert client.get("/v1/webhooks", headers={**neighbour, **from_ip("10.3.0.2")}).status_code == 200
 
 
 @pytest.mark.slow
@@ -139,7 +139,7 @@ def test_every_answer_carries_the_headers_of_the_nearer_limit(
     acme.project()
     key = acme.service_key()
     json_type = {"Content-Type": "application/json"}
-    asked = time.time()
+    start = time.time()
     answers = {
         200: client.get("/v1/webhooks", headers=key),
         400: client.post("/v1/webhooks", content=b"{", headers={**key, **json_type}),
@@ -156,7 +156,7 @@ def test_every_answer_carries_the_headers_of_the_nearer_limit(
         limit, remaining, reset = numbers(answer)
         assert limit == (500 if status in (200, 400, 403, 413, 415, 422) else 1000)
         assert 0 < remaining < limit
-        assert asked < reset < time.time() + 62
+        assert start < reset < time.time() + 62
 
 
 @pytest.mark.slow
@@ -186,10 +186,10 @@ def test_failed_logins_have_a_stricter_limit_per_address(
 @pytest.mark.slow
 def test_two_replicas_on_one_redis_share_their_counts(replicas: tuple[Replica, Replica]) -> None:
     """After 60 requests to one and 40 to the other, both refuse the next; a URL with valkey:// is the same server."""
-    closed, opened = replicas
-    assert set(closed.statuses("198.51.100.7", 60)) == {401}
-    assert set(opened.statuses("198.51.100.7", 39)) == {401}
-    last = opened.client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
+    closed_replica, open_replica = replicas
+    assert set(closed_replica.statuses("198.51.100.7", 60)) == {401}
+    assert set(open_replica.statuses("198.51.100.7", 39)) == {401}
+    last = open_replica.client.get("/v1/webhooks", headers=from_ip("198.51.100.7"))
     assert last.status_code == 401
     assert numbers(last)[:2] == (100, 0)
     for replica in replicas:
@@ -201,19 +201,19 @@ def test_while_redis_is_away_a_closed_installation_answers_503_and_an_open_one_c
     replicas: tuple[Replica, Replica], redis_server: RedisServer
 ) -> None:
     """The refusal is clear and quick, a metric shows the outage, and both use Redis again without a restart."""
-    closed, opened = replicas
+    closed_replica, open_replica = replicas
     redis_server.kill()
     try:
         for _ in range(10):
-            refused = closed.client.get("/v1/webhooks", headers=from_ip("192.0.2.1"))
-            problem_of(refused, 503)
-            assert refused.headers["retry-after"]
-            assert refused.elapsed.total_seconds() < 10
-        assert opened.statuses("192.0.2.1", 101) == [401] * 100 + [429]
+            refusal = closed_replica.client.get("/v1/webhooks", headers=from_ip("192.0.2.1"))
+            problem_of(refusal, 503)
+            assert refusal.headers["retry-after"]
+            assert refusal.elapsed.total_seconds() < 10
+        assert open_replica.statuses("192.0.2.1", 101) == [401] * 100 + [429]
         assert [replica.sees_redis() for replica in replicas] == [False, False]
     finally:
         redis_server.start()
-    assert numbers(opened.client.get("/v1/webhooks", headers=from_ip("192.0.2.2")))[0] == 100
+    assert numbers(open_replica.client.get("/v1/webhooks", headers=from_ip("192.0.2.2")))[0] == 100
     for replica in replicas:
         eventually(
             lambda replica=replica: replica.statuses("192.0.2.3", 1) == [401] and replica.sees_redis(),  # type: ignore[misc]

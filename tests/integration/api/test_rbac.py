@@ -19,20 +19,20 @@ def test_it_reads_no_secret_outside_the_namespace_of_users(control_plane: Cluste
 
 def test_users_log_in_although_the_databases_url_is_refused(acme: Organization, control_plane: Cluster) -> None:
     """Impersonating the API, a list of the installation's Secrets is forbidden, and a user logs in."""
-    refused = control_plane.kubectl("get", "secrets", "-n", SYSTEM_NAMESPACE, f"--as={ACCOUNT}", check=False)
-    assert refused.returncode != 0
-    assert "forbidden" in refused.stderr.lower()
+    refusal = control_plane.kubectl("get", "secrets", "-n", SYSTEM_NAMESPACE, f"--as={ACCOUNT}", check=False)
+    assert refusal.returncode != 0
+    assert "forbidden" in refusal.stderr.lower()
     assert acme.session()["Authorization"]
 
 
 def test_a_webhooks_secret_is_refused_to_it_in_person(acme: Organization, control_plane: Cluster) -> None:
     """Impersonating the API, a read of the signing secret is forbidden, although the caller got the secret."""
-    made = acme.webhook(acme.service_key())
-    refused = control_plane.kubectl(
-        "get", "secret", f"{made['id']}-signing", "-n", acme.name, f"--as={ACCOUNT}", check=False
+    new_webhook = acme.webhook(acme.service_key())
+    refusal = control_plane.kubectl(
+        "get", "secret", f"{new_webhook['id']}-signing", "-n", acme.name, f"--as={ACCOUNT}", check=False
     )
-    assert refused.returncode != 0
-    assert "forbidden" in refused.stderr.lower()
+    assert refusal.returncode != 0
+    assert "forbidden" in refusal.stderr.lower()
 
 
 def test_it_may_do_what_it_does_and_no_more(control_plane: Cluster) -> None:

@@ -25,20 +25,20 @@ def test_delivered_events_arrive_again(acme: Organization, client: httpx.Client,
     log = f"/v1/webhooks/{name}/deliveries?status=delivered"
     eventually(lambda: len(client.get(log, headers=key).json()["data"]) == 2, "both are delivered")
     replays = f"/v1/webhooks/{name}/replays"
-    wanted = {"since": HOUR_AGO, "state": "delivered", "types": ["opened"]}
+    expected = {"since": HOUR_AGO, "state": "delivered", "types": ["opened"]}
 
-    counted = client.post(replays, json={**wanted, "dry_run": True}, headers=key)
-    assert (counted.status_code, set(counted.json())) == (200, {"dry_run", *CHOSEN})
-    assert (counted.json()["total"], counted.json()["total_is_exact"]) == (1, True)
+    response = client.post(replays, json={**expected, "dry_run": True}, headers=key)
+    assert (response.status_code, set(response.json())) == (200, {"dry_run", *CHOSEN})
+    assert (response.json()["total"], response.json()["total_is_exact"]) == (1, True)
     assert client.get(replays, headers=key).json() == {"data": []}
 
-    answer = client.post(replays, json=wanted, headers=key)
+    answer = client.post(replays, json=expected, headers=key)
     assert (answer.status_code, set(answer.json())) == (202, REPLAY)
-    where = answer.headers["location"]
-    assert where == f"{replays}/{answer.json()['id']}"
+    place = answer.headers["location"]
+    assert place == f"{replays}/{answer.json()['id']}"
 
     def told() -> Any:
-        return client.get(where, headers=acme.session()).json()
+        return client.get(place, headers=acme.session()).json()
 
     eventually(lambda: told()["status"] == "completed", "the replay has ended")
     assert (told()["total"], told()["done"]) == (1, 1)
@@ -49,7 +49,7 @@ def test_delivered_events_arrive_again(acme: Organization, client: httpx.Client,
 
     eventually(lambda: arrived("opened") == 2, "the second delivery")
     assert arrived("delivered") == 1
-    assert "is completed" in problem_of(client.delete(where, headers=key), 409)["detail"]
+    assert "is completed" in problem_of(client.delete(place, headers=key), 409)["detail"]
 
 
 def test_a_running_replay_can_be_cancelled(acme: Organization, client: httpx.Client) -> None:
@@ -68,8 +68,8 @@ def test_a_running_replay_can_be_cancelled(acme: Organization, client: httpx.Cli
     first = client.post(replays, json={"since": HOUR_AGO, "state": "all"}, headers=key)
     assert first.status_code == 202, first.text
 
-    refused = problem_of(client.post(replays, json={"since": HOUR_AGO}, headers=key), 409)
-    assert first.json()["id"] in refused["detail"]
+    problem = problem_of(client.post(replays, json={"since": HOUR_AGO}, headers=key), 409)
+    assert first.json()["id"] in problem["detail"]
     for _ in range(2):
         assert client.delete(first.headers["location"], headers=key).status_code == 204
 
@@ -127,10 +127,10 @@ def test_a_webhook_that_is_made_later_gets_the_events_that_it_missed(
     eventually(kept, "an event that is stored")
     name = acme.webhook(key, f"{receiver.url}/late")["id"]
     replays = f"/v1/webhooks/{name}/replays"
-    wanted = {"since": HOUR_AGO, "state": "missed"}
-    counted = client.post(replays, json={**wanted, "dry_run": True}, headers=key).json()
-    assert (counted["total"], counted["types"]) == (1, ["delivered"])
-    answer = client.post(replays, json=wanted, headers=key)
+    expected = {"since": HOUR_AGO, "state": "missed"}
+    document = client.post(replays, json={**expected, "dry_run": True}, headers=key).json()
+    assert (document["total"], document["types"]) == (1, ["delivered"])
+    answer = client.post(replays, json=expected, headers=key)
     assert answer.status_code == 202
 
     def arrived() -> int:
@@ -139,4 +139,4 @@ def test_a_webhook_that_is_made_later_gets_the_events_that_it_missed(
     log = f"/v1/webhooks/{name}/deliveries?status=delivered"
     eventually(lambda: len(client.get(log, headers=key).json()["data"]) == 1, "the delivery")
     assert arrived() == 1
-    assert client.post(replays, json={**wanted, "dry_run": True}, headers=key).json()["total"] == 0
+    assert client.post(replays, json={**expected, "dry_run": True}, headers=key).json()["total"] == 0

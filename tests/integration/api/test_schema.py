@@ -43,20 +43,20 @@ def test_no_generated_request_gets_a_5xx_or_anything_undocumented(  # noqa: PLR0
     description = tmp_path / "openapi.json"
     description.write_text(json.dumps(_described(client, credential)))
     # Without a credential of its own, the run generates some. Otherwise each request would have two, which is a 400.
-    generated = credential == "anonymous"
+    is_generated = credential == "anonymous"
     argv = [str(description), "--url", api.url, *CHECKS, *LEFT_OUT[credential]]
     argv += [argument for name, value in headers.items() for argument in ("-H", f"{name}: {value}")]
 
-    shared, of_operations = _objects(acme, client, receiver)
-    config = _config({**common, **shared}, of_operations, generated=generated)
+    shared_name, of_operations = _objects(acme, client, receiver)
+    config = _config({**common, **shared_name}, of_operations, generated=is_generated)
     _run(tmp_path, config, [*argv, *SINGLE])
     if credential != "anonymous":
         # A fixed parameter would replace the values of links, so this run has no ids.
-        config = _config(common, {"takeMessages": {"query.wait": "0s"}}, generated=generated)
-        said = _run(tmp_path, config, [*argv, *SEQUENCES])
-        links = re.search(r"API Links: +(\d+) covered", said)
-        assert links is not None, said
-        assert int(links[1]) >= FEWEST_LINKS, said
+        config = _config(common, {"takeMessages": {"query.wait": "0s"}}, generated=is_generated)
+        output = _run(tmp_path, config, [*argv, *SEQUENCES])
+        links = re.search(r"API Links: +(\d+) covered", output)
+        assert links is not None, output
+        assert int(links[1]) >= FEWEST_LINKS, output
     assert httpx.get(f"{api.health_url}/readyz", timeout=30.0).status_code == 200
 
 
@@ -67,7 +67,9 @@ def _described(client: httpx.Client, credential: str) -> dict[str, Any]:
         for operations in document["paths"].values():
             for operation in operations.values():
                 given = operation.get("parameters", [])
-                operation["parameters"] = [one for one in given if (one["in"], one["name"]) != ("query", "project")]
+                operation["parameters"] = [
+                    parameter for parameter in given if (parameter["in"], parameter["name"]) != ("query", "project")
+                ]
     return document
 
 
@@ -77,21 +79,23 @@ def _objects(acme: Organization, client: httpx.Client, receiver: Received) -> tu
     An operation that deletes or changes an object gets an object that no other operation uses.
     """
     key = acme.service_key()
-    shared, changed, deleted = (acme.webhook(key, f"{receiver.url}/{number}")["id"] for number in range(3))
+    shared_name, changed_name, deleted_name = (
+        acme.webhook(key, f"{receiver.url}/{number}")["id"] for number in range(3)
+    )
     inbox = {"path.id": acme.webhook(key, None, pull={})["id"]}
     client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key)
-    log = f"/v1/webhooks/{shared}/deliveries?status=delivered"
+    log = f"/v1/webhooks/{shared_name}/deliveries?status=delivered"
     (delivery,) = eventually(lambda: client.get(log, headers=key).json()["data"], "a delivered delivery")
-    begun = {"since": "2026-01-01T00:00:00Z", "state": "all"}
-    replay = client.post(f"/v1/webhooks/{shared}/replays", json=begun, headers=key).json()["id"]
-    return {"path.id": shared}, {
+    body = {"since": "2026-01-01T00:00:00Z", "state": "all"}
+    replay = client.post(f"/v1/webhooks/{shared_name}/replays", json=body, headers=key).json()["id"]
+    return {"path.id": shared_name}, {
         "getDelivery": {"path.id": delivery["id"]},
         "retryDelivery": {"path.id": delivery["id"]},
         "getEvent": {"path.id": delivery["event_id"]},
         "getReplay": {"path.replay": replay},
         "cancelReplay": {"path.replay": replay},
-        "updateWebhook": {"path.id": changed},
-        "deleteWebhook": {"path.id": deleted},
+        "updateWebhook": {"path.id": changed_name},
+        "deleteWebhook": {"path.id": deleted_name},
         "deleteKey": {"path.id": acme.key()["id"]},
         # A request that waits for messages takes up to 30 s.
         "takeMessages": {**inbox, "query.wait": "0s"},

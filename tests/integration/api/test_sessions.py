@@ -42,17 +42,17 @@ def test_a_user_logs_in_and_sees_the_projects_of_the_organization(acme: Organiza
     acme.session()
     answer = log_in(client, acme.email)
     assert answer.headers["cache-control"] == "no-store"
-    told = answer.json()
-    assert set(told) == {"token", "token_type", "expires_at", "user"}
-    assert told["token_type"] == "Bearer"
-    assert told["user"] == {"email": acme.email, "organization": acme.name, "role": "admin"}
-    mine = client.get("/v1/auth/me", headers={"Authorization": f"Bearer {told['token']}"}).json()
+    document = answer.json()
+    assert set(document) == {"token", "token_type", "expires_at", "user"}
+    assert document["token_type"] == "Bearer"
+    assert document["user"] == {"email": acme.email, "organization": acme.name, "role": "admin"}
+    mine = client.get("/v1/auth/me", headers={"Authorization": f"Bearer {document['token']}"}).json()
     assert mine == {
         "email": acme.email,
         "organization": acme.name,
         "role": "admin",
         "projects": [{"name": "billing", "display_name": "Billing"}],
-        "expires_at": told["expires_at"],
+        "expires_at": document["expires_at"],
     }
 
 
@@ -73,16 +73,16 @@ def test_unknown_email_and_wrong_password_are_answered_alike_and_as_slowly(
     durations: dict[str, list[float]] = {acme.email: [], "nobody@example.com": []}
     texts = set()
     for _ in range(5):
-        for email, seen in durations.items():
+        for email, seconds in durations.items():
             began = time.perf_counter()
             answer = log_in(client, email, "wrong")
-            seen.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - began)
             problem_of(answer, 401)
             texts.add(answer.text)
     assert len(texts) == 1
     # The fastest answer of each kind waited least for a processor.
-    known, unknown = (min(seen) for seen in durations.values())
-    assert 0.5 < known / unknown < 2
+    known_seconds, unknown = (min(seconds) for seconds in durations.values())
+    assert 0.5 < known_seconds / unknown < 2
 
 
 def test_a_changed_password_and_a_deleted_user_end_the_session(
@@ -104,19 +104,19 @@ def test_a_logout_ends_all_sessions_of_the_user_on_every_replica_and_after_a_res
     acme: Organization, client: httpx.Client, start_api: StartApi, api: ApiProcess
 ) -> None:
     """The request after the logout gets a 401, and the next login is valid at once. Another user stays logged in."""
-    other = acme.session_of(UserRole.VIEWER)["Authorization"].removeprefix("Bearer ")
+    viewer = acme.session_of(UserRole.VIEWER)["Authorization"].removeprefix("Bearer ")
     acme.session()
     _, replica = start_api(LIFTED)
-    tokens = [token_of(log_in(each, acme.email)) for each in (client, replica, client)]
+    tokens = [token_of(log_in(instance, acme.email)) for instance in (client, replica, client)]
     answer = client.post("/v1/auth/logout", headers={"Authorization": f"Bearer {tokens[0]}"})
     assert (answer.status_code, answer.content) == (204, b"")
     assert [me(client, token) for token in tokens] == [401, 401, 401]
     fresh = token_of(log_in(client, acme.email))
-    assert [me(client, fresh), me(client, other)] == [200, 200]
+    assert [me(client, fresh), me(client, viewer)] == [200, 200]
     problem_of(client.post("/v1/auth/logout", headers={"Authorization": f"Bearer {tokens[0]}"}), 401)
     eventually(lambda: [me(replica, token) for token in tokens] == [401, 401, 401], "ended at the other replica")
-    _, restarted = start_api(LIFTED)
-    assert [me(restarted, token) for token in (*tokens, fresh, other)] == [401, 401, 401, 200, 200]
+    _, restart = start_api(LIFTED)
+    assert [me(restart, token) for token in (*tokens, fresh, viewer)] == [401, 401, 401, 200, 200]
     (line,) = [
         line for line in entries(api.log) if line.get("action") == "logout" and line["organization"] == acme.name
     ]
@@ -136,9 +136,9 @@ def test_logouts_of_one_user_at_once_do_not_refuse_the_logout_of_another(
     acme: Organization, client: httpx.Client
 ) -> None:
     """All ends are in one Secret, so the logouts of a replica take turns."""
-    hostile, other = acme.session_of(UserRole.VIEWER), acme.session_of(UserRole.VIEWER)
+    hostile, viewer = acme.session_of(UserRole.VIEWER), acme.session_of(UserRole.VIEWER)
     with ThreadPoolExecutor(31) as pool:
-        many = [hostile] * 15 + [other] + [hostile] * 15
+        many = [hostile] * 15 + [viewer] + [hostile] * 15
         answers = list(pool.map(lambda one: client.post("/v1/auth/logout", headers=one).status_code, many))
     assert answers[15] == 204
     assert set(answers) <= {204, 401}

@@ -17,23 +17,23 @@ def test_a_delivery_is_in_the_statistics_of_its_webhook_and_project(
     """A key and a session get the same numbers, by name and by uid of the project."""
     key, session = acme.service_key(), acme.session()
     name = acme.webhook(key, f"{receiver.url}/a")["id"]
-    other = acme.webhook(key, f"{receiver.url}/b", events=["opened"])["id"]
+    second_webhook = acme.webhook(key, f"{receiver.url}/b", events=["opened"])["id"]
     client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key)
 
     def counted() -> Any:
-        told = client.get(f"/v1/webhooks/{name}/statistics?window=1h", headers=key).json()
-        return told if told["total"]["attempts"] else None
+        document = client.get(f"/v1/webhooks/{name}/statistics?window=1h", headers=key).json()
+        return document if document["total"]["attempts"] else None
 
-    told = eventually(counted, "the attempt in the statistics")
-    assert set(told) == {"window", "bucket_seconds", "since", "until", "total", "buckets", "messages"}
-    assert (told["total"]["delivered"], told["total"]["failed"], len(told["buckets"])) == (1, 0, 60)
-    assert set(told["total"]) == NUMBERS
-    assert set(told["buckets"][0]) == {"since", *NUMBERS}
-    assert told["total"]["latency_p50_ms"] >= 0
+    document = eventually(counted, "the attempt in the statistics")
+    assert set(document) == {"window", "bucket_seconds", "since", "until", "total", "buckets", "messages"}
+    assert (document["total"]["delivered"], document["total"]["failed"], len(document["buckets"])) == (1, 0, 60)
+    assert set(document["total"]) == NUMBERS
+    assert set(document["buckets"][0]) == {"since", *NUMBERS}
+    assert document["total"]["latency_p50_ms"] >= 0
     for headers in (key, session):
         of_project = client.get("/v1/projects/billing/statistics?window=1h", headers=headers).json()
-        assert of_project["total"] == told["total"]
-    assert client.get(f"/v1/webhooks/{other}/statistics", headers=session).json()["total"]["attempts"] == 0
+        assert of_project["total"] == document["total"]
+    assert client.get(f"/v1/webhooks/{second_webhook}/statistics", headers=session).json()["total"]["attempts"] == 0
 
 
 @pytest.mark.parametrize("path", ["/v1/webhooks/{}/statistics", "/v1/projects/billing/statistics"])

@@ -24,30 +24,30 @@ def test_a_message_that_never_arrived_is_found_read_sent_again_and_seen_delivere
         assert page.status_code == 200
         [delivery] = page.json()["data"]
         assert (delivery["webhook"], page.json()["next"]) == (webhook, None)
-        told: dict[str, object] = delivery
-        return told
+        story: dict[str, object] = delivery
+        return story
 
     eventually(lambda: bool(found()["attempts"]), "the first attempt")
     delivery = found()
     assert delivery["status"] == "pending"
-    refused = {"status_code": "500", "status": "pending", "type": "delivered", "webhook": webhook}
-    searched = client.get("/v1/deliveries", params=refused, headers=key).json()["data"]
-    assert delivery["id"] in {one["id"] for one in searched}
+    conditions = {"status_code": "500", "status": "pending", "type": "delivered", "webhook": webhook}
+    rows = client.get("/v1/deliveries", params=conditions, headers=key).json()["data"]
+    assert delivery["id"] in {row["id"] for row in rows}
 
-    shown = client.get(f"/v1/deliveries/{delivery['id']}", headers=key).json()
-    [attempt] = shown["attempts"]
+    document = client.get(f"/v1/deliveries/{delivery['id']}", headers=key).json()
+    [attempt] = document["attempts"]
     assert attempt["statusCode"] == 500
-    assert json.loads(shown["request"]["body"])["messageId"] == "m-42"
+    assert json.loads(document["request"]["body"])["messageId"] == "m-42"
     assert attempt["request_headers"]["webhook-id"] == delivery["event_id"]
     event_answer = client.get(f"/v1/events/{delivery['event_id']}", headers=key).json()
-    assert [one["id"] for one in event_answer["deliveries"]] == [delivery["id"]]
+    assert [row["id"] for row in event_answer["deliveries"]] == [delivery["id"]]
 
     receiver.status = 200
     again = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=key)
     assert (again.status_code, again.json()) == (202, {"id": delivery["id"], "status": "pending"})
     eventually(lambda: found()["status"] == "delivered", "the delivery")
     attempts = found()["attempts"]
-    assert [one["statusCode"] for one in attempts] == [500, 200]  # type: ignore[attr-defined]
+    assert [row["statusCode"] for row in attempts] == [500, 200]  # type: ignore[attr-defined]
 
 
 def test_wrong_values_of_a_search_are_422_and_name_their_field(acme: Organization, client: httpx.Client) -> None:

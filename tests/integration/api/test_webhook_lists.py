@@ -13,27 +13,27 @@ def test_the_pages_have_each_webhook_once_in_the_order_of_the_list(acme: Organiz
     key = acme.service_key()
     for _ in range(5):
         acme.webhook(key)
-    everything = client.get("/v1/webhooks", headers=key).json()
-    assert (len(everything["data"]), everything["next"]) == (5, None)
+    whole_page = client.get("/v1/webhooks", headers=key).json()
+    assert (len(whole_page["data"]), whole_page["next"]) == (5, None)
     # The list is ordered by seconds and then by id, so a webhook of the same second may belong to an earlier page.
-    last = max(one["created_at"] for one in everything["data"])
+    last = max(row["created_at"] for row in whole_page["data"])
     eventually(lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") > last, "another second")
-    seen: list[object] = []
+    names: list[object] = []
     params: dict[str, str] = {"limit": "2"}
     while True:
         page = client.get("/v1/webhooks", params=params, headers=key).json()
         assert len(page["data"]) <= 2
-        seen += page["data"]
+        names += page["data"]
         if page["next"] is None:
             break
         params["cursor"] = page["next"]
-        if len(seen) == 2:
+        if len(names) == 2:
             later = acme.webhook(key)
-    everything = client.get("/v1/webhooks", headers=key).json()
-    assert seen == everything["data"]
-    assert later["id"] in [one["id"] for one in everything["data"]]
+    whole_page = client.get("/v1/webhooks", headers=key).json()
+    assert names == whole_page["data"]
+    assert later["id"] in [row["id"] for row in whole_page["data"]]
     rest = client.get("/v1/webhooks", params={"cursor": params["cursor"]}, headers=key).json()
-    assert (rest["data"], rest["next"]) == (everything["data"][4:], None)
+    assert (rest["data"], rest["next"]) == (whole_page["data"][4:], None)
 
 
 def test_a_page_after_a_deleted_webhook_goes_on(acme: Organization, client: httpx.Client) -> None:
@@ -41,25 +41,25 @@ def test_a_page_after_a_deleted_webhook_goes_on(acme: Organization, client: http
     key = acme.service_key()
     for _ in range(3):
         acme.webhook(key)
-    everything = client.get("/v1/webhooks", headers=key).json()["data"]
+    rows = client.get("/v1/webhooks", headers=key).json()["data"]
     page = client.get("/v1/webhooks", params={"limit": "1"}, headers=key).json()
-    client.delete(f"/v1/webhooks/{everything[0]['id']}", headers=key)
+    client.delete(f"/v1/webhooks/{rows[0]['id']}", headers=key)
     following = client.get("/v1/webhooks", params={"cursor": page["next"]}, headers=key).json()
-    assert following["data"] == everything[1:]
+    assert following["data"] == rows[1:]
 
 
 def test_the_list_can_be_narrowed_to_a_status(acme: Organization, client: httpx.Client) -> None:
     """Pages have only webhooks with the status."""
     key = acme.service_key()
     active = acme.webhook(key)["id"]
-    paused = acme.webhook(key, enabled=False)["id"]
+    paused_name = acme.webhook(key, enabled=False)["id"]
     spec = {"projectRef": {"name": "billing"}, "url": "https://example.com", "events": ["opened"]}
     broken = {**spec, "signing": {"secretRef": {"name": "missing"}}}
     acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": "broken"}, "spec": broken})
     eventually(lambda: client.get("/v1/webhooks/broken", headers=key).json().get("status") == "error", "broken")
-    for status, wanted in (("active", [active]), ("suspended", [paused]), ("error", ["broken"]), ("failing", [])):
+    for status, value in (("active", [active]), ("suspended", [paused_name]), ("error", ["broken"]), ("failing", [])):
         page = client.get("/v1/webhooks", params={"status": status, "limit": "5"}, headers=key).json()
-        assert [one["id"] for one in page["data"]] == wanted
+        assert [row["id"] for row in page["data"]] == value
 
 
 @pytest.mark.parametrize(

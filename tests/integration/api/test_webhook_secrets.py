@@ -25,14 +25,14 @@ def rotated(client: httpx.Client, headers: dict[str, str], name: str, body: obje
     answer = client.post(f"/v1/webhooks/{name}/rotate-secret", json=body, headers=headers)
     assert answer.status_code == 200, answer.text
     assert answer.headers["cache-control"] == "no-store"
-    shown: dict[str, Any] = answer.json()
-    return shown
+    document: dict[str, Any] = answer.json()
+    return document
 
 
 def rotation(cluster: Cluster, organization: Organization, name: str) -> int:
     """Return the rotation of an endpoint."""
-    stored = cluster.objects.get("WebhookEndpoint", name, organization.name) or {}
-    return int(stored["spec"]["signing"]["rotation"])
+    resource = cluster.objects.get("WebhookEndpoint", name, organization.name) or {}
+    return int(resource["spec"]["signing"]["rotation"])
 
 
 def test_a_rotation_returns_the_new_secret_and_both_sign(
@@ -40,19 +40,21 @@ def test_a_rotation_returns_the_new_secret_and_both_sign(
 ) -> None:
     """The old secret signs beside the new one until the time in the answer."""
     key = acme.service_key()
-    made = acme.webhook(key, f"{receiver.url}/r")
-    answer = rotated(client, key, made["id"], {"overlap": "2h"})
-    assert (answer["id"], answer["secret"] == made["secret"]) == (made["id"], False)
+    new_webhook = acme.webhook(key, f"{receiver.url}/r")
+    answer = rotated(client, key, new_webhook["id"], {"overlap": "2h"})
+    assert (answer["id"], answer["secret"] == new_webhook["secret"]) == (new_webhook["id"], False)
     until = datetime.fromisoformat(answer["previous_signs_until"])
     assert timedelta(hours=1) < until - datetime.now(UTC) <= timedelta(hours=2)
-    assert rotation(control_plane, acme, made["id"]) == 1
+    assert rotation(control_plane, acme, new_webhook["id"]) == 1
 
-    assert client.post(f"/v1/webhooks/{made['id']}/test", headers=key).json()["success"]
+    assert client.post(f"/v1/webhooks/{new_webhook['id']}/test", headers=key).json()["success"]
     [(_, headers, body)] = receiver.requests
-    secrets = (answer["secret"], made["secret"])
-    wanted = signature_headers(secrets, headers["webhook-id"], int(headers["webhook-timestamp"]), body)
-    assert headers["webhook-signature"] == {name.lower(): value for name, value in wanted.items()}["webhook-signature"]
-    assert client.get(f"/v1/webhooks/{made['id']}/secret", headers=acme.session()).json() == answer
+    secrets = (answer["secret"], new_webhook["secret"])
+    expected = signature_headers(secrets, headers["webhook-id"], int(headers["webhook-timestamp"]), body)
+    assert (
+        headers["webhook-signature"] == {name.lower(): value for name, value in expected.items()}["webhook-signature"]
+    )
+    assert client.get(f"/v1/webhooks/{new_webhook['id']}/secret", headers=acme.session()).json() == answer
 
 
 def test_a_rotation_without_an_overlap_ends_the_old_secret(acme: Organization, client: httpx.Client) -> None:
@@ -61,7 +63,7 @@ def test_a_rotation_without_an_overlap_ends_the_old_secret(acme: Organization, c
     name = str(acme.webhook(key)["id"])
     first = rotated(client, key, name, {"overlap": "0s"})
     second = rotated(client, key, name)
-    assert [one["previous_signs_until"] for one in (first, second)] == [None, None]
+    assert [answer["previous_signs_until"] for answer in (first, second)] == [None, None]
     assert first["secret"] != second["secret"]
 
 
@@ -69,13 +71,13 @@ def test_an_idempotency_key_makes_a_rotation_repeatable(
     acme: Organization, client: httpx.Client, control_plane: Cluster, start_api: StartApi
 ) -> None:
     """Simultaneous requests, also to another replica, rotate once; another body or credential is another request."""
-    _, other = start_api(LIFTED)
+    _, second = start_api(LIFTED)
     key = acme.service_key()
     name = str(acme.webhook(key)["id"])
     once = {**key, "Idempotency-Key": "rotation-1"}
-    eventually(lambda: other.get(f"/v1/webhooks/{name}", headers=key).status_code == 200, "the other replica knows it")
+    eventually(lambda: second.get(f"/v1/webhooks/{name}", headers=key).status_code == 200, "the other replica knows it")
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda replica: rotated(replica, once, name), (client, other) * 3))
+        answers = list(pool.map(lambda replica: rotated(replica, once, name), (client, second) * 3))
     assert len({answer["secret"] for answer in answers}) == 1
     assert rotation(control_plane, acme, name) == 1
     path = f"/v1/webhooks/{name}/rotate-secret"
@@ -149,9 +151,9 @@ def test_no_content_of_another_secret_can_be_read(
             client.post(f"{path}/rotate-secret", headers=key),
             client.get(path, headers=key),
         ]
-        shown = " ".join([answer.text.replace(GENUINE, "") for answer in answers])
+        texts = " ".join([answer.text.replace(GENUINE, "") for answer in answers])
         for part in content.replace(GENUINE, "").split():
-            assert part not in shown, title
+            assert part not in texts, title
         if GENUINE not in content:
             assert "SigningSecretInvalid" in problem_of(answers[0], 409)["detail"]
             problem_of(answers[1], 409)
@@ -170,8 +172,8 @@ def test_a_signing_secret_of_the_tenant_is_shown_to_a_session(
         answer = client.get("/v1/webhooks/own/secret", headers=session)
         return answer.json() if answer.status_code == 200 else None
 
-    wanted = {"id": "own", "secret": GENUINE, "previous_signs_until": None}
-    eventually(lambda: shown() == wanted, "the secret is shown")
+    expected = {"id": "own", "secret": GENUINE, "previous_signs_until": None}
+    eventually(lambda: shown() == expected, "the secret is shown")
 
 
 def _refused(client: httpx.Client, key: dict[str, str], path: str) -> bool:

@@ -16,15 +16,15 @@ def test_a_test_with_a_chosen_event_is_in_the_log(acme: Organization, client: ht
     headers = {**key, "Content-Type": "application/json"}
     answer = client.post(f"/v1/webhooks/{name}/test", content=body, headers=headers).json()
     assert (answer["success"], answer["statusCode"]) == (True, 200)
-    [(_, _, received)] = receiver.requests
-    assert received == b'{"type":"wa_replied","messageId":"m-1","text":"hi","amount":1.10,"test":true}'
-    [shown] = client.get(f"/v1/webhooks/{name}/deliveries", headers=key).json()["data"]
-    assert (shown["id"], shown["test"], shown["status"]) == (answer["delivery_id"], True, "delivered")
-    assert (shown["type"], shown["reason"], len(shown["attempts"])) == ("wa_replied", "test", 1)
-    detailed = client.get(f"/v1/deliveries/{shown['id']}", headers=key).json()
-    assert {name: detailed[name] for name in shown if name != "attempts"} | {"attempts": shown["attempts"]} == shown
-    assert detailed["request"]["body"] == received.decode()
-    assert detailed["attempts"][0]["signature_known"]
+    [(_, _, request)] = receiver.requests
+    assert request == b'{"type":"wa_replied","messageId":"m-1","text":"hi","amount":1.10,"test":true}'
+    [row] = client.get(f"/v1/webhooks/{name}/deliveries", headers=key).json()["data"]
+    assert (row["id"], row["test"], row["status"]) == (answer["delivery_id"], True, "delivered")
+    assert (row["type"], row["reason"], len(row["attempts"])) == ("wa_replied", "test", 1)
+    document = client.get(f"/v1/deliveries/{row['id']}", headers=key).json()
+    assert {name: document[name] for name in row if name != "attempts"} | {"attempts": row["attempts"]} == row
+    assert document["request"]["body"] == request.decode()
+    assert document["attempts"][0]["signature_known"]
 
 
 def test_a_failed_test_is_not_counted_and_not_sent_again(
@@ -37,19 +37,19 @@ def test_a_failed_test_is_not_counted_and_not_sent_again(
     key = acme.service_key()
     name = str(acme.webhook(key, f"{receiver.url}/t")["id"])
     receiver.status = 500
-    failed = client.post(f"/v1/webhooks/{name}/test", headers=key).json()
-    assert (failed["success"], failed["statusCode"]) == (False, 500)
-    closed = acme.webhook(key, "http://127.0.0.1:9/", events=["opened"])["id"]
-    dead = client.post(f"/v1/webhooks/{closed}/test", headers=key)
+    document = client.post(f"/v1/webhooks/{name}/test", headers=key).json()
+    assert (document["success"], document["statusCode"]) == (False, 500)
+    closed_name = acme.webhook(key, "http://127.0.0.1:9/", events=["opened"])["id"]
+    dead = client.post(f"/v1/webhooks/{closed_name}/test", headers=key)
     assert (dead.json()["success"], dead.json()["statusCode"]) == (False, 0)
     assert dead.json()["error"]
     receiver.status = 200
     client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key)
-    shown = f"/v1/webhooks/{name}"
-    eventually(lambda: client.get(shown, headers=key).json()["deliveries"]["delivered"] == 1, "the count")
-    found = client.get(shown, headers=key).json()
-    assert (found["deliveries"]["failed"], found["deliveries"]["discarded"], found["status"]) == (0, 0, "active")
-    problem = problem_of(client.post(f"/v1/deliveries/{failed['delivery_id']}/retry", headers=key), 409)
+    path = f"/v1/webhooks/{name}"
+    eventually(lambda: client.get(path, headers=key).json()["deliveries"]["delivered"] == 1, "the count")
+    body = client.get(path, headers=key).json()
+    assert (body["deliveries"]["failed"], body["deliveries"]["discarded"], body["status"]) == (0, 0, "active")
+    problem = problem_of(client.post(f"/v1/deliveries/{document['delivery_id']}/retry", headers=key), 409)
     assert "is a test" in problem["detail"]
     assert len(receiver.requests) == 2
 

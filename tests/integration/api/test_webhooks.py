@@ -31,17 +31,17 @@ def test_a_registered_webhook_is_a_resource_of_the_same_name_with_the_secret_in_
 ) -> None:
     """The answer of POST equals that of GET and the object, and has the operator's signing secret."""
     key = acme.service_key()
-    made = acme.webhook(key)
-    assert {"id", "url", "events", "project", "status", "created_at", "secret"} <= set(made)
-    assert made["status"] == "active"
-    stored = control_plane.objects.get("WebhookEndpoint", made["id"], acme.name) or {}
-    assert stored["spec"]["url"] == made["url"]
-    assert stored["metadata"]["creationTimestamp"] == made["created_at"]
-    secret = control_plane.objects.get("Secret", f"{made['id']}-signing", acme.name) or {}
-    assert base64.b64decode(secret["data"]["secret"]).decode() == made["secret"]
-    listed = client.get("/v1/webhooks", headers=key)
-    shown = {name: value for name, value in made.items() if name != "secret"}
-    assert listed.json() == {"data": [shown], "next": None}
+    new_webhook = acme.webhook(key)
+    assert {"id", "url", "events", "project", "status", "created_at", "secret"} <= set(new_webhook)
+    assert new_webhook["status"] == "active"
+    resource = control_plane.objects.get("WebhookEndpoint", new_webhook["id"], acme.name) or {}
+    assert resource["spec"]["url"] == new_webhook["url"]
+    assert resource["metadata"]["creationTimestamp"] == new_webhook["created_at"]
+    secret = control_plane.objects.get("Secret", f"{new_webhook['id']}-signing", acme.name) or {}
+    assert base64.b64decode(secret["data"]["secret"]).decode() == new_webhook["secret"]
+    answer = client.get("/v1/webhooks", headers=key)
+    public_fields = {name: value for name, value in new_webhook.items() if name != "secret"}
+    assert answer.json() == {"data": [public_fields], "next": None}
 
 
 def test_an_endpoint_declared_in_yaml_is_listed_and_shown(acme: Organization, client: httpx.Client) -> None:
@@ -55,11 +55,11 @@ def test_an_endpoint_declared_in_yaml_is_listed_and_shown(acme: Organization, cl
         }
     )
     eventually(lambda: client.get("/v1/webhooks/orders", headers=key).json().get("status") == "active", "orders active")
-    assert [one["id"] for one in client.get("/v1/webhooks", headers=key).json()["data"]] == ["orders"]
-    shown = client.get("/v1/webhooks/orders", headers=key)
-    assert "whsec_" not in shown.text
-    assert shown.json()["deliveries"]["pending"] == 0
-    assert {condition["type"] for condition in shown.json()["conditions"]} == {"Ready", "Reachable"}
+    assert [row["id"] for row in client.get("/v1/webhooks", headers=key).json()["data"]] == ["orders"]
+    answer = client.get("/v1/webhooks/orders", headers=key)
+    assert "whsec_" not in answer.text
+    assert answer.json()["deliveries"]["pending"] == 0
+    assert {condition["type"] for condition in answer.json()["conditions"]} == {"Ready", "Reachable"}
 
 
 @pytest.mark.slow
@@ -90,11 +90,11 @@ def test_a_caller_reads_its_own_writes(acme: Organization, client: httpx.Client)
     """Immediately after the answer to a POST or DELETE, every list shows the change."""
     key = acme.service_key()
     for _ in range(5):
-        made = acme.webhook(key)["id"]
-        assert made in {one["id"] for one in client.get("/v1/webhooks", headers=key).json()["data"]}
-        assert client.delete(f"/v1/webhooks/{made}", headers=key).status_code == 204
+        name = acme.webhook(key)["id"]
+        assert name in {row["id"] for row in client.get("/v1/webhooks", headers=key).json()["data"]}
+        assert client.delete(f"/v1/webhooks/{name}", headers=key).status_code == 204
         assert client.get("/v1/webhooks", headers=key).json()["data"] == []
-        problem_of(client.delete(f"/v1/webhooks/{made}", headers=key), 404)
+        problem_of(client.delete(f"/v1/webhooks/{name}", headers=key), 404)
 
 
 def test_deleting_a_webhook_discards_its_pending_deliveries_and_removes_the_resource(
@@ -103,12 +103,12 @@ def test_deleting_a_webhook_discards_its_pending_deliveries_and_removes_the_reso
     """After DELETE no delivery is sent, and the object's deletion completes."""
     key = acme.service_key()
     receiver.status = 500
-    made = acme.webhook(key, f"{receiver.url}/gone")["id"]
+    new_webhook = acme.webhook(key, f"{receiver.url}/gone")["id"]
     assert client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key).status_code == 202
     eventually(lambda: len(receiver.requests) == 1, "the first attempt")
-    assert client.delete(f"/v1/webhooks/{made}", headers=key).status_code == 204
+    assert client.delete(f"/v1/webhooks/{new_webhook}", headers=key).status_code == 204
     eventually(
-        lambda: control_plane.objects.get("WebhookEndpoint", made, acme.name) is None,
+        lambda: control_plane.objects.get("WebhookEndpoint", new_webhook, acme.name) is None,
         "gone for good",
     )
     assert len(receiver.requests) == 1
@@ -117,13 +117,13 @@ def test_deleting_a_webhook_discards_its_pending_deliveries_and_removes_the_reso
 def test_a_test_sends_one_signed_delivered_event(acme: Organization, client: httpx.Client, receiver: Received) -> None:
     """POST test reaches the receiver once, signed with the webhook's secret, and returns its status."""
     key = acme.service_key()
-    made = acme.webhook(key, f"{receiver.url}/t", events=["bounced"])
-    answer = client.post(f"/v1/webhooks/{made['id']}/test", headers=key)
+    name = acme.webhook(key, f"{receiver.url}/t", events=["bounced"])
+    answer = client.post(f"/v1/webhooks/{name['id']}/test", headers=key)
     assert (answer.status_code, answer.json()["success"], answer.json()["statusCode"]) == (200, True, 200)
     [(_, headers, body)] = receiver.requests
     assert json.loads(body)["type"] == "delivered"
-    wanted = hmac.new(made["secret"].encode(), body, hashlib.sha256).hexdigest()
-    assert headers["x-service-signature"] == wanted
+    expected = hmac.new(name["secret"].encode(), body, hashlib.sha256).hexdigest()
+    assert headers["x-service-signature"] == expected
 
 
 def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
@@ -131,31 +131,31 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
 ) -> None:
     """The log has an event's delivery with its attempt; a retry sends it once more."""
     key = acme.service_key()
-    made = acme.webhook(key, f"{receiver.url}/log")["id"]
-    accepted = client.post("/v1/events", json={"type": "delivered", "messageId": "m1"}, headers=key)
-    assert accepted.status_code == 202
-    ids = accepted.json()["event_ids"]
-    assert accepted.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": ids}
+    new_webhook = acme.webhook(key, f"{receiver.url}/log")["id"]
+    answer = client.post("/v1/events", json={"type": "delivered", "messageId": "m1"}, headers=key)
+    assert answer.status_code == 202
+    ids = answer.json()["event_ids"]
+    assert answer.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": ids}
 
     def delivered() -> list[dict[str, object]]:
-        page = client.get(f"/v1/webhooks/{made}/deliveries", params={"status": "delivered"}, headers=key)
-        found: list[dict[str, object]] = page.json()["data"]
-        return found
+        page = client.get(f"/v1/webhooks/{new_webhook}/deliveries", params={"status": "delivered"}, headers=key)
+        document: list[dict[str, object]] = page.json()["data"]
+        return document
 
     eventually(lambda: len(delivered()) == 1, "delivered")
     [delivery] = delivered()
     assert delivery["type"] == "delivered"
     assert [attempt["statusCode"] for attempt in delivery["attempts"]] == [200]  # type: ignore[attr-defined]
     for credential in (key, acme.session()):
-        shown = client.get(f"/v1/deliveries/{delivery['id']}", headers=credential)
-        assert shown.status_code == 200
-        told = shown.json()
-        assert {name: told[name] for name in delivery if name != "attempts"} | {"attempts": 1} == {
+        response = client.get(f"/v1/deliveries/{delivery['id']}", headers=credential)
+        assert response.status_code == 200
+        body = response.json()
+        assert {name: body[name] for name in delivery if name != "attempts"} | {"attempts": 1} == {
             **delivery,
-            "attempts": len(told["attempts"]),
+            "attempts": len(body["attempts"]),
         }
-        assert told["request"]["body"].encode() == receiver.requests[0][2]
-        assert told["attempts"][0]["signature_known"] is True
+        assert body["request"]["body"].encode() == receiver.requests[0][2]
+        assert body["attempts"][0]["signature_known"] is True
     again = client.post(f"/v1/deliveries/{delivery['id']}/retry", headers=acme.session())
     assert (again.status_code, again.json()) == (202, {"id": delivery["id"], "status": "pending"})
     eventually(lambda: len(receiver.requests) == 2, "sent again")
@@ -164,19 +164,19 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
 def test_the_delivery_log_is_paged(acme: Organization, client: httpx.Client, receiver: Received) -> None:
     """The `next` cursors return each delivery once; a wrong limit is a 422."""
     key = acme.service_key()
-    made = acme.webhook(key, f"{receiver.url}/log")["id"]
+    name = acme.webhook(key, f"{receiver.url}/log")["id"]
     events = [{"type": "delivered", "messageId": f"m{number}"} for number in range(5)]
     assert client.post("/v1/events", json=events, headers=key).json()["deliveries"] == 5
-    seen: list[str] = []
+    ids: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page = client.get(f"/v1/webhooks/{made}/deliveries", params={"limit": "2", **cursor}, headers=key).json()
-        seen += [delivery["id"] for delivery in page["data"]]
+        page = client.get(f"/v1/webhooks/{name}/deliveries", params={"limit": "2", **cursor}, headers=key).json()
+        ids += [delivery["id"] for delivery in page["data"]]
         if page["next"] is None:
             break
         cursor = {"cursor": page["next"]}
-    assert len(seen) == len(set(seen)) == 5
-    problem_of(client.get(f"/v1/webhooks/{made}/deliveries", params={"limit": "0"}, headers=key), 422)
+    assert len(ids) == len(set(ids)) == 5
+    problem_of(client.get(f"/v1/webhooks/{name}/deliveries", params={"limit": "0"}, headers=key), 422)
 
 
 def test_a_cursor_that_no_page_returned_is_a_422_that_names_it(acme: Organization, client: httpx.Client) -> None:
@@ -239,14 +239,16 @@ def test_an_idempotency_key_makes_registration_repeatable(
     body = {"url": "https://example.com/idem", "events": ["delivered"]}
     eventually(lambda: replica.get("/v1/webhooks", headers=headers).status_code == 200, "the replica knows the key")
     with ThreadPoolExecutor(6) as pool:
-        posts = [pool.submit(each.post, "/v1/webhooks", json=body, headers=headers) for each in (client, replica) * 3]
+        posts = [
+            pool.submit(instance.post, "/v1/webhooks", json=body, headers=headers) for instance in (client, replica) * 3
+        ]
     answers = [post.result() for post in posts]
     assert [answer.status_code for answer in answers] == [201] * 6, [answer.text for answer in answers]
     assert len({answer.json()["id"] for answer in answers}) == 1
     assert len({answer.json()["secret"] for answer in answers}) == 1
     assert len(client.get("/v1/webhooks", headers=headers).json()["data"]) == 1
-    changed = {**body, "events": ["bounced"]}
-    problem = problem_of(client.post("/v1/webhooks", json=changed, headers=headers), 422)
+    changed_body = {**body, "events": ["bounced"]}
+    problem = problem_of(client.post("/v1/webhooks", json=changed_body, headers=headers), 422)
     assert problem["errors"][0]["field"] == "Idempotency-Key"
     assert problem["code"] == Code.IDEMPOTENCY_KEY_REUSED
 
@@ -256,8 +258,8 @@ def test_a_session_names_the_project_by_name_or_uid_and_a_key_must_not(
 ) -> None:
     """A session needs ?project=, with the project's name or uid; with a key it is refused."""
     uid = (control_plane.objects.get("Project", "billing", acme.name) or {})["metadata"]["uid"]
-    for named in ("billing", uid):
-        assert client.get("/v1/webhooks", params={"project": named}, headers=acme.session()).status_code == 200
+    for project_name in ("billing", uid):
+        assert client.get("/v1/webhooks", params={"project": project_name}, headers=acme.session()).status_code == 200
     problem_of(client.get("/v1/webhooks", headers=acme.session()), 422)
     problem_of(client.get("/v1/webhooks", params={"project": "nope"}, headers=acme.session()), 404)
     problem_of(client.get("/v1/webhooks", params={"project": "billing"}, headers=acme.service_key()), 422)

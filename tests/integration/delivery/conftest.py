@@ -41,12 +41,12 @@ async def sender() -> AsyncIterator[Sender]:
 @pytest.fixture
 async def start(database: Path) -> AsyncIterator[Start]:
     """Yield a function that starts an engine; every engine is stopped at the end of the test."""
-    started: list[Engine] = []
+    engines: list[Engine] = []
 
     async def start_one(plan: Plan | None = None, store: Store | None = None) -> Engine:
-        started.append(await Engine.start(store or database, plan))
-        return started[-1]
+        engines.append(await Engine.start(store or database, plan))
+        return engines[-1]
 
     yield start_one
-    for engine in started:
+    for engine in engines:
         await engine.stop(grace=1)

@@ -44,11 +44,11 @@ async def test_one_event_is_found_by_its_producers_id_from_acceptance_to_deliver
         await engine.ended("orders", 1)
         engine.events.acceptance_log.flush()
     (record,) = await engine.log("orders")
-    (accepted,) = having(logs, "events accepted")
-    assert accepted["events"] == [
+    (acceptance,) = having(logs, "events accepted")
+    assert acceptance["events"] == [
         {"event_id": event_id, "producer_id": "evt-1", "project": "billing", "type": "delivered", "request_id": "r-1"}
     ]
-    assert (accepted["namespace"], accepted["log_level"]) == ("acme", "info")
+    assert (acceptance["namespace"], acceptance["log_level"]) == ("acme", "info")
     first, second = having(logs, "attempt failed")
     (last,) = having(logs, "attempt delivered")
     for attempts, (line, level) in enumerate(((first, "info"), (second, "info"), (last, "debug")), start=1):
@@ -103,8 +103,8 @@ async def test_a_tenant_cannot_choose_the_size_and_the_cost_of_a_line(start: Sta
         engine.events.acceptance_log.flush()
     cut = "x" * 100 + "…"
     of_cloud, of_large = having(logs, "delivery failed")
-    accepted = having(logs, "events accepted")[0]["events"][0]
-    for line in (of_cloud, accepted):
+    acceptance = having(logs, "events accepted")[0]["events"][0]
+    for line in (of_cloud, acceptance):
         assert (line["producer_id"], line["source"]) == (cut, cut)
     assert "producer_id" not in of_large
 
@@ -149,7 +149,7 @@ async def test_no_line_of_an_attempt_has_the_body_or_the_secret(start: Start, re
         await accept(engine, plain("evt-1", phone="+49 170 1234567"))
         await engine.ended("orders", 1)
         engine.events.acceptance_log.flush()
-    told = json.dumps(logs, default=str)
-    assert "evt-1" in told
-    for hidden in ("+49 170", receiver.url, *endpoint.secrets):
-        assert hidden not in told
+    text = json.dumps(logs, default=str)
+    assert "evt-1" in text
+    for secret in ("+49 170", receiver.url, *endpoint.secrets):
+        assert secret not in text

@@ -104,9 +104,9 @@ async def test_nothing_new_begins_while_results_cannot_be_stored(
         busy.open.set()
         queue = engine.dispatcher.queues.by_uid["orders"]
         await until(lambda: queue.refused > 0 and queue.in_flight == 0)
-        sent = len(receiver.received)
+        count = len(receiver.received)
         await asyncio.sleep(0.4)  # several refused transactions
-        assert len(receiver.received) == sent < 40
+        assert len(receiver.received) == count < 40
     await engine.ended("orders", 40)
     assert len(receiver.received) == 40
 
@@ -145,7 +145,7 @@ async def test_a_failed_attempt_is_repeated_by_the_schedule_and_every_attempt_re
     starts = [attempt.started_ms for attempt in record.attempts]
     assert starts[1] - starts[0] >= 150
     assert starts[2] - starts[1] >= 300
-    assert {received.id for received in receiver.received} == {record.event_id}
+    assert {request.id for request in receiver.received} == {record.event_id}
 
 
 async def test_an_endpoint_that_times_out_pauses_longer_after_each_timeout(start: Start, receiver: Receiver) -> None:
@@ -245,15 +245,15 @@ async def test_suspending_holds_and_resuming_delivers_the_oldest_first(start: St
 async def test_a_changed_endpoint_counts_from_the_next_attempt(start: Start, receiver: Receiver) -> None:
     """A new URL is used at once, also for retries of older events and of a type that the endpoint no longer has."""
     engine = await start()
-    async with Receiver() as moved:
+    async with Receiver() as second_receiver:
         receiver.answer = lambda _: 500
         endpoint = subscriber("orders", receiver.url)
         engine.registry.put(endpoint)
         await engine.post()
         await receiver.wait_for(1)
-        engine.registry.put(replace(endpoint, url=moved.url, events=frozenset({"bounced"})))
-        await moved.wait_for(1)
-        assert moved.received[0].id == receiver.received[0].id
+        engine.registry.put(replace(endpoint, url=second_receiver.url, events=frozenset({"bounced"})))
+        await second_receiver.wait_for(1)
+        assert second_receiver.received[0].id == receiver.received[0].id
 
 
 async def test_a_deleted_endpoint_gets_nothing_more(start: Start, receiver: Receiver) -> None:

@@ -153,11 +153,11 @@ async def test_an_allowed_host_suffix_opens_only_that_host(receiver: Receiver) -
     """Receivers in the cluster can be allowed by name; the same address under another name stays refused."""
     guard = Guard(allowed_hosts=["hooks.svc.cluster.local"])
     async with guarded(guard, lookup=Lookup(["127.0.0.1"])) as sender:
-        own = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
-        other = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
+        outcome = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
+        second = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
         literal = await send(sender, endpoint(f"http://127.0.0.1:{receiver.port}/"))
-    assert own.error == ""
-    assert other.error.startswith("address refused: ")
+    assert outcome.error == ""
+    assert second.error.startswith("address refused: ")
     assert literal.error.startswith("address refused: ")
     assert len(receiver.received) == 1
 
@@ -177,6 +177,6 @@ async def test_a_refused_address_is_never_connected_to() -> None:
     async def nothing(*_: object) -> None:
         raise AssertionError("connected")
 
-    async with serve(nothing) as served, guarded(Guard()) as sender:
-        assert not (await send(sender, endpoint(served.url))).delivered
-        assert served.connections == 0
+    async with serve(nothing) as server, guarded(Guard()) as sender:
+        assert not (await send(sender, endpoint(server.url))).delivered
+        assert server.connections == 0

@@ -37,12 +37,12 @@ async def test_a_lapsed_lease_is_noticed_and_nothing_that_another_took_is_sent(
     neighbour = await neighbour_of(engine.store, "", clock)
     clock.advance(10_000)
     await neighbour.heartbeat()
-    taken = await neighbour.claim([("orders", 3)])
-    assert len(taken) == 3
+    claims = await neighbour.claim([("orders", 3)])
+    assert len(claims) == 3
     await engine.dispatcher.renew_lease()
     busy.open.set()
     await engine.ended("orders", 3)  # three of the six are the other replica's, and one of them was in flight here
     await left(neighbour)
-    sent = {received.id for received in receiver.received}
-    assert len(receiver.received) == len(sent)
-    assert {delivery.event_id for delivery in taken} & sent <= {receiver.received[0].id}
+    request = {received.id for received in receiver.received}
+    assert len(receiver.received) == len(request)
+    assert {delivery.event_id for delivery in claims} & request <= {receiver.received[0].id}

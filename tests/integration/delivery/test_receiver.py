@@ -28,9 +28,9 @@ async def running(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
         env={**os.environ, "SIGNING_SECRET": SECRET},
     )
     try:
-        said = await printed(process)
-        assert said.startswith("listening on http://127.0.0.1:")
-        yield process, said.removeprefix("listening on ")
+        text = await printed(process)
+        assert text.startswith("listening on http://127.0.0.1:")
+        yield process, text.removeprefix("listening on ")
     finally:
         if process.returncode is None:
             process.kill()

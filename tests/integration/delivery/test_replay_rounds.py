@@ -56,9 +56,9 @@ class Rounds:
 
     async def state(self, uid: str) -> ReplayState:
         """Return the state of the replay of an endpoint."""
-        found = await self.engine.store.replay(f"rec_{uid}")
-        assert found is not None
-        return found.state
+        progress = await self.engine.store.replay(f"rec_{uid}")
+        assert progress is not None
+        return progress.state
 
 
 @pytest.fixture

@@ -87,24 +87,24 @@ async def reported(teller: Process, hearer: Process) -> None:
 
 async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Process, Process]) -> None:
     """The leader publishes the last error and the number of failed deliveries; the other replica publishes nothing."""
-    leader, other = pair
-    other.attempt(State.FAILED, "HTTP 500")
-    other.attempt(State.FAILED, "connection refused: línea 1\nlínea 2")
-    await reported(other, leader)
+    leader, second = pair
+    second.attempt(State.FAILED, "HTTP 500")
+    second.attempt(State.FAILED, "connection refused: línea 1\nlínea 2")
+    await reported(second, leader)
     await leader.publisher.flush()
     [health] = leader.published
     assert (health.error, health.failures) == ("connection refused: línea 1\nlínea 2", 2)
-    assert other.published == []
-    assert not other.publisher._unpublished
+    assert second.published == []
+    assert not second.publisher._unpublished
 
 
 async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time_out(
     pair: tuple[Process, Process],
 ) -> None:
     """The replica that makes the attempts knows the limit; the leader writes the status."""
-    leader, other = pair
-    other.attempt(State.PENDING, "timed out after 30 s while connecting", limited_to=2)
-    await reported(other, leader)
+    leader, second = pair
+    second.attempt(State.PENDING, "timed out after 30 s while connecting", limited_to=2)
+    await reported(second, leader)
     await leader.publisher.flush()
     assert [(health.error, health.limited_to) for health in leader.published] == [
         ("timed out after 30 s while connecting", 2)
@@ -113,17 +113,17 @@ async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time
 
 async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tuple[Process, Process]) -> None:
     """A replica without attempts reports counts and no errors."""
-    leader, other = pair
+    leader, second = pair
     leader.attempt(State.PENDING, "HTTP 500")
-    other.publisher.changed("orders")
-    await other.publisher.flush()
-    other.attempt(State.FAILED, "HTTP 503")
-    other.publisher.changed("orders")
-    await other.publisher.flush()
+    second.publisher.changed("orders")
+    await second.publisher.flush()
+    second.attempt(State.FAILED, "HTTP 503")
+    second.publisher.changed("orders")
+    await second.publisher.flush()
     await until(lambda: leader.publisher._unpublished["orders"].failures == 1)
-    other.publisher.changed("orders")
-    other.publisher.changed("marker")
-    await other.publisher.flush()
+    second.publisher.changed("orders")
+    second.publisher.changed("marker")
+    await second.publisher.flush()
     await until(lambda: "marker" in leader.publisher._unpublished)
     await leader.publisher.flush()
     assert [health.error for health in leader.published] == ["HTTP 503"]
@@ -131,32 +131,32 @@ async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tupl
 
 async def test_a_delivery_that_was_given_up_elsewhere_is_published_soon(pair: tuple[Process, Process]) -> None:
     """The failure is published after the interval for failures, and before the interval for counts."""
-    leader, other = pair
+    leader, second = pair
     leader.attempt(State.DELIVERED)
     await leader.publisher.flush()
-    other.attempt(State.FAILED, "HTTP 500")
-    await reported(other, leader)
+    second.attempt(State.FAILED, "HTTP 500")
+    await reported(second, leader)
     due_in = leader.publisher._unpublished["orders"].due_at - leader.clock.now
     assert due_in == 5.0
 
 
 async def test_reports_follow_the_lead(pair: tuple[Process, Process]) -> None:
     """The old leader reports its unpublished results to the new one."""
-    leader, other = pair
+    leader, second = pair
     leader.attempt(State.FAILED, "HTTP 500")
-    leader.leads, other.leads = False, True
-    await reported(leader, other)
-    await other.publisher.flush()
-    assert [(health.error, health.failures) for health in other.published] == [("HTTP 500", 1)]
+    leader.leads, second.leads = False, True
+    await reported(leader, second)
+    await second.publisher.flush()
+    assert [(health.error, health.failures) for health in second.published] == [("HTTP 500", 1)]
     assert leader.published == []
 
 
 async def test_a_report_that_cannot_be_read_hurts_nobody(pair: tuple[Process, Process]) -> None:
     """A report that is not valid is logged, and the next one is recorded."""
-    leader, other = pair
+    leader, second = pair
     with capture_logs() as logs:
-        other.store.notifications.send(["not a report", '{"uid": "orders", "failures": -1}'], channel=REPORTS)
-        other.attempt(State.FAILED, "x" * 100_000)
-        await reported(other, leader)
+        second.store.notifications.send(["not a report", '{"uid": "orders", "failures": -1}'], channel=REPORTS)
+        second.attempt(State.FAILED, "x" * 100_000)
+        await reported(second, leader)
     assert sum("report of another replica is not valid" in entry["event"] for entry in logs) == 2
     assert leader.publisher._unpublished["orders"].error == "x" * 500

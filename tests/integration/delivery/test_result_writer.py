@@ -55,9 +55,9 @@ class Stage:
         """Accept and claim so many deliveries, and return their ids."""
         new = [NewDelivery(delivery_id(), "orders", claimed=True) for _ in range(number)]
         await self.store.accept(
-            [NewEvent(message_id(), "acme", "billing", None, "delivered", b"{}", (one,)) for one in new]
+            [NewEvent(message_id(), "acme", "billing", None, "delivered", b"{}", (event,)) for event in new]
         )
-        return [one.id for one in new]
+        return [event.id for event in new]
 
     def add(self, delivery_id: str, *, started_ms: object = None) -> None:
         """Add the result of an attempt that delivered."""

@@ -24,14 +24,14 @@ async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, 
     outcome = await send(sender, endpoint(receiver.url + "hooks/a%2fb?sig=x%2By%7E&n=1"))
     assert outcome.delivered
     assert (outcome.status_code, outcome.error, outcome.retry_after_ms) == (200, "", None)
-    (received,) = receiver.received
-    assert (received.method, received.target) == ("POST", "/hooks/a%2fb?sig=x%2By%7E&n=1")
-    assert received.body == BODY
-    assert received.headers["Content-Type"] == "application/json"
-    assert received.headers["User-Agent"] == "Hookwright/test"
-    assert received.headers["webhook-id"] == MESSAGE
-    assert verdict(received.headers, received.body, [SECRET]) == ""
-    Webhook(SECRET).verify(received.body, dict(received.headers))
+    (request,) = receiver.received
+    assert (request.method, request.target) == ("POST", "/hooks/a%2fb?sig=x%2By%7E&n=1")
+    assert request.body == BODY
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["User-Agent"] == "Hookwright/test"
+    assert request.headers["webhook-id"] == MESSAGE
+    assert verdict(request.headers, request.body, [SECRET]) == ""
+    Webhook(SECRET).verify(request.body, dict(request.headers))
 
 
 async def test_the_signed_time_is_that_of_the_attempt(sender: Sender, receiver: Receiver) -> None:
@@ -73,33 +73,33 @@ async def test_the_snapshots_of_an_endpoint_use_the_memory_of_one(
         await send(sender, replace(endpoint(receiver.url), uid=f"uid-{number}"))
     await send(sender, large)
     assert [*sender._targets] == ["uid-2", "uid-3", "uid-4"]
-    assert [received.headers.get("X-Number") for received in receiver.received[:5]] == ["0", "1", "2", "3", "4"]
+    assert [request.headers.get("X-Number") for request in receiver.received[:5]] == ["0", "1", "2", "3", "4"]
 
 
 async def test_a_snapshot_is_prepared_once(sender: Sender, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Further attempts of the same snapshot use what the first one prepared."""
-    prepared: list[Endpoint] = []
+    preparations: list[Endpoint] = []
     prepare = Sender._prepare
 
     def counted(sender: Sender, endpoint: Endpoint) -> object:
-        prepared.append(endpoint)
+        preparations.append(endpoint)
         return prepare(sender, endpoint)
 
     monkeypatch.setattr(Sender, "_prepare", counted)
     snapshot = endpoint(receiver.url)
     for _ in range(3):
         await send(sender, snapshot)
-    assert prepared == [snapshot]
+    assert preparations == [snapshot]
 
 
 async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, receiver: Receiver) -> None:
     """An endpoint's own headers are sent; they do not replace Hookwright's headers."""
     headers = (("Authorization", "Bearer abc"), ("content-TYPE", "text/plain"), ("WebHook-Id", "forged"))
     await send(sender, endpoint(receiver.url, headers=headers))
-    (received,) = receiver.received
-    assert received.headers["Authorization"] == "Bearer abc"
-    assert received.headers.getall("Content-Type") == ["application/json"]
-    assert received.headers.getall("webhook-id") == [MESSAGE]
+    (request,) = receiver.received
+    assert request.headers["Authorization"] == "Bearer abc"
+    assert request.headers.getall("Content-Type") == ["application/json"]
+    assert request.headers.getall("webhook-id") == [MESSAGE]
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -127,8 +127,8 @@ async def test_any_2xx_delivers(sender: Sender, receiver: Receiver, status: int)
 async def test_anything_but_2xx_fails_with_its_status_in_words(sender: Sender, status: int, words: str) -> None:
     """The error has the standard reason phrase and not the receiver's."""
     answer = b"HTTP/1.1 %d Perfectly Fine\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status
-    async with serve(answers(answer)) as served:
-        outcome = await send(sender, endpoint(served.url))
+    async with serve(answers(answer)) as server:
+        outcome = await send(sender, endpoint(server.url))
     assert (outcome.delivered, outcome.status_code, outcome.error) == (False, status, words)
 
 
@@ -136,8 +136,8 @@ async def test_an_early_hint_is_not_the_answer(sender: Sender) -> None:
     """1xx responses are ignored (RFC 9110 15.2); the final one decides."""
     hint = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     final = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    async with serve(answers(hint + final)) as served:
-        assert (await send(sender, endpoint(served.url))).status_code == 500
+    async with serve(answers(hint + final)) as server:
+        assert (await send(sender, endpoint(server.url))).status_code == 500
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -183,11 +183,11 @@ async def test_a_hundred_attempts_share_one_connection(sender: Sender) -> None:
             await reader.readexactly(len(BODY))
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
-    async with serve(keeps_alive) as served:
-        to = endpoint(served.url)
+    async with serve(keeps_alive) as server:
+        to = endpoint(server.url)
         for _ in range(100):
             assert (await send(sender, to)).response == "ok"
-        assert served.connections == 1
+        assert server.connections == 1
 
 
 async def test_no_cookie_comes_back(receiver: Receiver) -> None:
@@ -250,22 +250,25 @@ async def test_a_cloudevent_reaches_its_receiver_with_every_attribute(sender: Se
     cloud = replace(endpoint(receiver.url), format="cloudevents")
     outcome = await send(sender, cloud, delivery_of(attributes=json.dumps(attributes)))
     assert outcome.delivered
-    (received,) = receiver.received
-    assert verdict(received.headers, received.body, [SECRET]) == ""
-    assert received.headers["Content-Type"] == "application/json"
-    read = http.from_binary_event(http.HTTPMessage(dict(received.headers), received.body))
+    (request,) = receiver.received
+    assert verdict(request.headers, request.body, [SECRET]) == ""
+    assert request.headers["Content-Type"] == "application/json"
+    read = http.from_binary_event(http.HTTPMessage(dict(request.headers), request.body))
     assert read.get_data() == {"type": "delivered", "messageId": "m-1"}
     moment = datetime(2026, 1, 31, 11, 0, 0, 500_000, tzinfo=UTC)
-    found = read.get_attributes()
-    assert {name: found[name] for name in attributes} == {**attributes, "time": moment}
-    assert "specversion" in found
+    matches = read.get_attributes()
+    assert {name: matches[name] for name in attributes} == {**attributes, "time": moment}
+    assert "specversion" in matches
 
 
 async def test_a_plain_event_is_a_cloudevent_of_its_project(sender: Sender, receiver: Receiver) -> None:
     """The id is webhook-id, and the time is that of the acceptance."""
     await send(sender, replace(endpoint(receiver.url), format="cloudevents"))
-    [seen] = [{name: text for name, text in one.headers.items() if name.startswith("ce-")} for one in receiver.received]
-    assert seen == {
+    [records] = [
+        {name: text for name, text in request.headers.items() if name.startswith("ce-")}
+        for request in receiver.received
+    ]
+    assert records == {
         "ce-specversion": "1.0",
         "ce-id": MESSAGE,
         "ce-source": "/namespaces/acme/projects/billing",
@@ -276,9 +279,9 @@ async def test_a_plain_event_is_a_cloudevent_of_its_project(sender: Sender, rece
 
 async def test_an_endpoint_without_the_format_gets_no_attributes(sender: Sender, receiver: Receiver) -> None:
     """The format is json unless the endpoint has another one; then its own ce- headers are sent."""
-    own = endpoint(receiver.url, headers=(("ce-source", "/mine"),))
+    plain = endpoint(receiver.url, headers=(("ce-source", "/mine"),))
     delivery = delivery_of(attributes='{"id":"e-1","source":"/theirs","type":"delivered"}')
-    for one in (own, replace(own, format="cloudevents")):
-        await send(sender, one, delivery)
-    assert [one.headers.getall("ce-source") for one in receiver.received] == [["/mine"], ["/theirs"]]
-    assert [one.headers.get("ce-id") for one in receiver.received] == [None, "e-1"]
+    for variant in (plain, replace(plain, format="cloudevents")):
+        await send(sender, variant, delivery)
+    assert [variant.headers.getall("ce-source") for variant in receiver.received] == [["/mine"], ["/theirs"]]
+    assert [variant.headers.get("ce-id") for variant in receiver.received] == [None, "e-1"]

@@ -26,9 +26,9 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 def closed_port() -> int:
     """Return a port without a listener."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        return int(unused.getsockname()[1])
+    with socket.socket() as closed_socket:
+        closed_socket.bind(("127.0.0.1", 0))
+        return int(closed_socket.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ async def test_no_usable_answer_is_status_0_and_its_cause(
     sender: Sender, behaviour: receivers.Behaviour, words: str
 ) -> None:
     """A failure before there is an HTTP status has an error that names its cause."""
-    async with serve(behaviour) as served:
-        outcome = await send(sender, endpoint(served.url))
+    async with serve(behaviour) as server:
+        outcome = await send(sender, endpoint(server.url))
     assert (outcome.status_code, outcome.error, outcome.delivered) == (0, words, False)
-    assert served.connections == 1, "an attempt was repeated without being recorded"
+    assert server.connections == 1, "an attempt was repeated without being recorded"
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ async def test_no_usable_answer_is_status_0_and_its_cause(
 @pytest.mark.both_loops
 async def test_an_answer_cut_short_does_not_deliver(sender: Sender, behaviour: receivers.Behaviour, words: str) -> None:
     """A 200 whose body is incomplete (RFC 9112 8) is retried."""
-    async with serve(behaviour) as served:
-        outcome = await send(sender, endpoint(served.url))
+    async with serve(behaviour) as server:
+        outcome = await send(sender, endpoint(server.url))
     assert outcome.status_code == 200
     assert words in outcome.error
     assert not outcome.delivered
@@ -71,8 +71,8 @@ async def test_an_answer_cut_short_does_not_deliver(sender: Sender, behaviour: r
 
 async def test_the_status_says_more_than_a_broken_body(sender: Sender) -> None:
     """If the status is a failure, the error is the status and not the broken body."""
-    async with serve(answers(b"HTTP/1.1 500 No\r\nContent-Length: 10\r\n\r\nshort")) as served:
-        outcome = await send(sender, endpoint(served.url))
+    async with serve(answers(b"HTTP/1.1 500 No\r\nContent-Length: 10\r\n\r\nshort")) as server:
+        outcome = await send(sender, endpoint(server.url))
     assert (outcome.error, outcome.response) == ("HTTP 500 Internal Server Error", "short")
 
 
@@ -90,8 +90,8 @@ async def test_the_timeout_covers_the_whole_attempt(
     sender: Sender, behaviour: receivers.Behaviour, status: int, step: str
 ) -> None:
     """Neither a receiver that hangs nor one that sends slowly exceeds the timeout, and the error names the step."""
-    async with serve(behaviour) as served:
-        outcome = await send(sender, endpoint(served.url, timeout=1))
+    async with serve(behaviour) as server:
+        outcome = await send(sender, endpoint(server.url, timeout=1))
     assert (outcome.status_code, outcome.error) == (status, f"timed out after 1 s while {step}")
     assert outcome.timed_out
     assert not outcome.delivered
@@ -137,8 +137,8 @@ async def test_a_tls_handshake_that_hangs_times_out_while_connecting(sender: Sen
     async def says_nothing(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    async with serve(says_nothing) as served:
-        outcome = await send(sender, endpoint(served.url.replace("http:", "https:"), timeout=0.4))
+    async with serve(says_nothing) as server:
+        outcome = await send(sender, endpoint(server.url.replace("http:", "https:"), timeout=0.4))
     assert outcome.error == "timed out after 0.4 s while connecting"
 
 
@@ -174,11 +174,11 @@ async def test_a_name_server_that_fails_is_not_a_missing_name() -> None:
 
 async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) -> None:
     """The timeout includes the look-up; twenty look-ups that hang delay neither other names nor other threads."""
-    done = threading.Event()
+    finish = threading.Event()
 
     def lookup(host: str, _port: int) -> list[str]:
         if host.startswith("hangs"):
-            done.wait(PATIENCE)
+            finish.wait(PATIENCE)
         return ["127.0.0.1"]
 
     async with loopback(lookup=lookup) as sender:
@@ -192,22 +192,22 @@ async def test_lookups_that_hang_time_out_and_starve_nobody(receiver: Receiver) 
             for outcome in await asyncio.gather(*attempts):
                 assert outcome.error == "timed out after 0.5 s while looking up the name"
         finally:
-            done.set()
+            finish.set()
 
 
 async def test_a_name_is_looked_up_once_for_many_attempts(receiver: Receiver) -> None:
     """Found addresses are kept for a few seconds, so that a burst of attempts causes one DNS query."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def lookup(host: str, _port: int) -> list[str]:
-        asked.append(host)
+        requests.append(host)
         return ["127.0.0.1"]
 
     async with loopback(lookup=lookup) as sender:
         to = endpoint(f"http://works.example.com:{receiver.port}/")
         outcomes = await asyncio.gather(*(send(sender, to) for _ in range(20)))
     assert all(outcome.delivered for outcome in outcomes)
-    assert asked == ["works.example.com"]
+    assert requests == ["works.example.com"]
 
 
 @pytest.mark.both_loops
@@ -272,10 +272,10 @@ async def test_a_receiver_that_hangs_up_amid_the_handshake_is_a_tls_fault(tmp_pa
         await reader.read(10)
 
     async with loopback(tls=trusting) as sender:
-        async with serve(answers(b""), tls=asking) as served:
-            assert (await send(sender, endpoint(served.url))).error.startswith("TLS: ")
-        async with serve(hangs_up) as served:
-            outcome = await send(sender, endpoint(served.url.replace("http:", "https:")))
+        async with serve(answers(b""), tls=asking) as server:
+            assert (await send(sender, endpoint(server.url))).error.startswith("TLS: ")
+        async with serve(hangs_up) as server:
+            outcome = await send(sender, endpoint(server.url.replace("http:", "https:")))
     assert outcome.error == "TLS: connection closed during the handshake"
 
 
@@ -283,8 +283,8 @@ async def test_addresses_that_fail_in_different_ways_are_told_as_one() -> None:
     """If several addresses fail differently, the error names no single cause."""
     guard = Guard(["127.0.0.0/8", "ff00::/8"])
     sender = guarded(guard, lookup=lambda _host, _port: ["ff0e::1", "127.0.0.2"])
-    async with serve(receivers.hangs) as served, sender:
-        port = served.url.rpartition(":")[2]
+    async with serve(receivers.hangs) as server, sender:
+        port = server.url.rpartition(":")[2]
         outcome = await send(sender, endpoint(f"http://hooks.example.com:{port}"))
     assert outcome.error == "cannot connect: no address of the host answers"
 
@@ -292,10 +292,10 @@ async def test_addresses_that_fail_in_different_ways_are_told_as_one() -> None:
 async def test_a_hundred_megabytes_are_not_read(sender: Sender) -> None:
     """The status decides, the rest of the response is not read, and memory stays constant."""
     much = receivers.AnswersMuch(100 * 2**20)
-    async with serve(much) as served:
+    async with serve(much) as server:
         tracemalloc.start()
         try:
-            outcome = await send(sender, endpoint(served.url))
+            outcome = await send(sender, endpoint(server.url))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -308,10 +308,10 @@ async def test_a_hundred_megabytes_are_not_read(sender: Sender) -> None:
 async def test_a_compression_bomb_stays_small(sender: Sender) -> None:
     """Fifty megabytes in fifty kilobytes are decompressed up to the excerpt's limit only."""
     bomb = receivers.bomb(50 * 2**20, 31)
-    async with serve(answers(receivers.coded("gzip", bomb))) as served:
+    async with serve(answers(receivers.coded("gzip", bomb))) as server:
         tracemalloc.start()
         try:
-            outcome = await send(sender, endpoint(served.url))
+            outcome = await send(sender, endpoint(server.url))
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -329,47 +329,47 @@ async def test_an_answer_before_the_request_was_read_counts(sender: Sender) -> N
         await writer.drain()
         await reader.read()
 
-    async with serve(refuses) as served:
-        outcome = await send(sender, endpoint(served.url), delivery_of(b"x" * 1_000_000))
+    async with serve(refuses) as server:
+        outcome = await send(sender, endpoint(server.url), delivery_of(b"x" * 1_000_000))
     assert outcome.error == "HTTP 413 Content Too Large" or outcome.error.startswith("HTTP 413")
 
 
 @pytest.mark.both_loops
 async def test_cancelling_passes_through_and_closes_the_connection(sender: Sender) -> None:
     """A cancelled attempt stops at once and leaves no request behind."""
-    arrived, gone = asyncio.Event(), asyncio.Event()
+    arrival, departure = asyncio.Event(), asyncio.Event()
 
     async def waits(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await receivers.read_request(reader)
-        arrived.set()
+        arrival.set()
         await reader.read()
-        gone.set()
+        departure.set()
 
-    async with serve(waits) as served:
-        attempt = asyncio.create_task(send(sender, endpoint(served.url)))
-        await asyncio.wait_for(arrived.wait(), PATIENCE)
+    async with serve(waits) as server:
+        attempt = asyncio.create_task(send(sender, endpoint(server.url)))
+        await asyncio.wait_for(arrival.wait(), PATIENCE)
         attempt.cancel()
         with pytest.raises(asyncio.CancelledError):
             await attempt
-        await asyncio.wait_for(gone.wait(), PATIENCE)
+        await asyncio.wait_for(departure.wait(), PATIENCE)
 
 
 async def test_a_failed_attempt_leaves_the_next_one_alone(sender: Sender) -> None:
     """After a timeout, and after an incomplete response, the next attempt uses a new connection."""
-    answered = 0
+    count = 0
 
     async def hangs_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal answered
+        nonlocal count
         await receivers.read_request(reader)
-        answered += 1
-        if answered == 1:
+        count += 1
+        if count == 1:
             await asyncio.Event().wait()
         writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
 
-    async with serve(hangs_once) as served:
-        assert (await send(sender, endpoint(served.url, timeout=1))).status_code == 0
-        assert (await send(sender, endpoint(served.url))).status_code == 202
-        assert served.connections == 2
+    async with serve(hangs_once) as server:
+        assert (await send(sender, endpoint(server.url, timeout=1))).status_code == 0
+        assert (await send(sender, endpoint(server.url))).status_code == 202
+        assert server.connections == 2
 
 
 async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> None:
@@ -392,10 +392,10 @@ async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> 
 async def test_an_endpoint_without_a_good_secret_is_not_sent_to(sender: Sender, receiver: Receiver) -> None:
     """The error of a missing or malformed secret does not quote it."""
     to = endpoint(receiver.url)
-    none = await send(sender, replace(to, secrets=()))
-    malformed = await send(sender, replace(to, secrets=("whsec_edited by hand",)))
-    assert none.error == "the endpoint has no signing secret yet"
-    assert malformed.error == "signing secret is malformed; it must be whsec_ followed by base64"
+    absence = await send(sender, replace(to, secrets=()))
+    malformed_secret = await send(sender, replace(to, secrets=("whsec_edited by hand",)))
+    assert absence.error == "the endpoint has no signing secret yet"
+    assert malformed_secret.error == "signing secret is malformed; it must be whsec_ followed by base64"
     assert receiver.received == []
 
 

@@ -30,15 +30,15 @@ async def test_an_address_that_resets_a_new_connection_is_passed_over(
     addresses: list[str], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel then has no peer for the socket; the next address is tried, and the socket is closed."""
-    made: list[socket.socket] = []
+    creations: list[socket.socket] = []
     connect = aiohappyeyeballs.start_connection
 
     async def connect_and_wait(left: list[AddrInfoType], **how: Any) -> socket.socket:
-        connected = await connect(left, **how)
-        if not made:
-            made.append(connected)
-            await until(lambda: is_reset(connected))
-        return connected
+        connection = await connect(left, **how)
+        if not creations:
+            creations.append(connection)
+            await until(lambda: is_reset(connection))
+        return connection
 
     async def resets_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         receivers.reset(writer)
@@ -52,4 +52,4 @@ async def test_an_address_that_resets_a_new_connection_is_passed_over(
         ):
             outcome = await send(sender, endpoint(f"http://hooks.example.com:{port}/"))
     assert outcome.error == words
-    assert made[0].fileno() == -1
+    assert creations[0].fileno() == -1

@@ -29,9 +29,9 @@ SYNTHETIC = parse_test(b"", "test_1")
 @pytest.fixture
 async def store(database: Path) -> AsyncIterator[Store]:
     """Yield an open store."""
-    opened = await open_store(database, Plan(), patience=0.2)
-    yield opened
-    await opened.close()
+    open_replica = await open_store(database, Plan(), patience=0.2)
+    yield open_replica
+    await open_replica.close()
 
 
 async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiver: Receiver, store: Store) -> None:
@@ -51,12 +51,12 @@ async def test_a_test_event_is_a_signed_delivered_event_and_is_in_the_log_only(
     endpoint = subscriber("orders", receiver.url)
     results = [await tester.test(endpoint, SYNTHETIC) for _ in range(2)]
     assert [outcome.status_code for outcome, _ in results] == [200, 200]
-    for received in receiver.received:
-        assert received.type == "delivered"
-        assert verdict(received.headers, received.body, endpoint.secrets) == ""
+    for request in receiver.received:
+        assert request.type == "delivered"
+        assert verdict(request.headers, request.body, endpoint.secrets) == ""
     records, _ = await store.read_log(read.log, "orders")
-    assert [record.id for record in records] == [recorded for _, recorded in reversed(results)]
-    assert {received.id for received in receiver.received} == {record.event_id for record in records}
+    assert [record.id for record in records] == [result for _, result in reversed(results)]
+    assert {request.id for request in receiver.received} == {record.event_id for record in records}
     assert all(record.is_test and record.state is State.DELIVERED for record in records)
     assert await store.read(read.counts) == {}
 
@@ -67,8 +67,8 @@ async def test_a_test_of_a_cloudevents_endpoint_has_the_chosen_type(
     """The ce- headers are those of a delivery of the type."""
     endpoint = replace(subscriber("orders", receiver.url), format="cloudevents")
     await EndpointTester(sender, store, time.time).test(endpoint, parse_test(b'{"type": "wa_read"}', "test_1"))
-    [received] = receiver.received
-    assert received.headers["ce-type"] == "dev.hookwright.wa_read"
+    [request] = receiver.received
+    assert request.headers["ce-type"] == "dev.hookwright.wa_read"
 
 
 async def test_a_test_answers_while_the_store_cannot_write(
@@ -76,33 +76,33 @@ async def test_a_test_answers_while_the_store_cannot_write(
 ) -> None:
     """The result comes without an id, and the log has no row."""
     async with locked(database):
-        outcome, recorded = await EndpointTester(sender, store, time.time).test(
+        outcome, record = await EndpointTester(sender, store, time.time).test(
             subscriber("orders", receiver.url), SYNTHETIC
         )
-    assert (outcome.status_code, recorded) == (200, None)
+    assert (outcome.status_code, record) == (200, None)
     assert await store.read_log(read.log, "orders") == ([], None)
 
 
 async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Reading the trust store takes tens of milliseconds, so it is read once for all endpoints and attempts."""
-    made = 0
+    count = 0
     create = ssl.create_default_context
 
     def counted() -> ssl.SSLContext:
-        nonlocal made
-        made += 1
+        nonlocal count
+        count += 1
         return create()
 
     monkeypatch.setattr(ssl, "create_default_context", counted)
     async with (
-        guarded(Guard(["127.0.0.0/8"])) as shared,
-        serve(answers(b"HTTP/1.1 200 OK\r\n\r\n"), tls=certificate(tmp_path)) as served,
+        guarded(Guard(["127.0.0.0/8"])) as context,
+        serve(answers(b"HTTP/1.1 200 OK\r\n\r\n"), tls=certificate(tmp_path)) as server,
     ):
         for number in range(3):
-            endpoint = subscriber(f"endpoint-{number}", served.url)
-            outcome = await send(shared, endpoint)
+            endpoint = subscriber(f"endpoint-{number}", server.url)
+            outcome = await send(context, endpoint)
             assert "TLS" in outcome.error
-    assert made == 1
+    assert count == 1
 
 
 async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, database: Path) -> None:
@@ -112,10 +112,10 @@ async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, database: Path
     await engine.post(event_id="producers-own-id")
     await engine.ended("uid-17", 1)
     [record] = await engine.log("uid-17")
-    shown = generate_latest().decode()
-    assert 'hookwright_deliveries_total{outcome="delivered"}' in shown
-    for told in ("uid-17", "very-private", receiver.url, "127.0.0.1", record.id, record.event_id, "producers-own-id"):
-        assert told not in shown
+    metrics_text = generate_latest().decode()
+    assert 'hookwright_deliveries_total{outcome="delivered"}' in metrics_text
+    for text in ("uid-17", "very-private", receiver.url, "127.0.0.1", record.id, record.event_id, "producers-own-id"):
+        assert text not in metrics_text
     await engine.stop()
 
 

@@ -58,8 +58,8 @@ class World:
             await self.replicas.pop(name).kill()
         endpoints = [subscriber(uid, "", timeout=TIMEOUT, max_in_flight=MAX_IN_FLIGHT) for uid in UIDS]
         ahead = self.random.randint(0, self.ahead_ms)
-        started = await Replica.start(self.url, name, self.receivers, endpoints=endpoints, ahead_ms=ahead)
-        self.replicas[name] = started
+        replica = await Replica.start(self.url, name, self.receivers, endpoints=endpoints, ahead_ms=ahead)
+        self.replicas[name] = replica
 
     async def post(self) -> None:
         """Accept events at any replica."""
@@ -70,8 +70,8 @@ class World:
 
     async def answer(self) -> None:
         """End some attempts, with success or failure."""
-        for sent in self.random.sample(self.receivers.under_way, k=(len(self.receivers.under_way) + 1) // 2):
-            self.receivers.answer(sent, self.random.choice([200, 200, 500]))
+        for attempt in self.random.sample(self.receivers.under_way, k=(len(self.receivers.under_way) + 1) // 2):
+            self.receivers.answer(attempt, self.random.choice([200, 200, 500]))
 
     async def pass_time(self) -> None:
         """Advance the time; by more than a claim lease at times, if no replica is paused."""
@@ -99,8 +99,8 @@ class World:
             replica = self.replicas.pop(self.random.choice(self.running).name)
             ending = asyncio.create_task(replica.stop())
             while not ending.done():
-                for sent in [one for one in self.receivers.under_way if one.replica == replica.name]:
-                    self.receivers.answer(sent, self.random.choice([200, 500]))
+                for attempt in [one for one in self.receivers.under_way if one.replica == replica.name]:
+                    self.receivers.answer(attempt, self.random.choice([200, 500]))
                 await asyncio.sleep(0.001)
             await ending
 
@@ -114,8 +114,8 @@ class World:
 
         async def all_ended() -> bool:
             self.clock.advance(100)
-            for sent in tuple(self.receivers.under_way):
-                self.receivers.answer(sent, 200)
+            for attempt in tuple(self.receivers.under_way):
+                self.receivers.answer(attempt, 200)
             return all([(await store.read(read.counts_of, uid)).pending == 0 for uid in UIDS])
 
         await until(all_ended)
@@ -155,16 +155,16 @@ async def test_whatever_happens_no_two_processes_send_to_one_endpoint_and_nothin
 async def two(url: str, *endpoints: Endpoint) -> AsyncIterator[tuple[Receivers, Callable[[str], Awaitable[Replica]]]]:
     """Yield receivers, and a function that starts replicas; they are stopped at the end of the block."""
     receivers = Receivers(Clock())
-    started: list[Replica] = []
+    replicas: list[Replica] = []
 
     async def start(name: str) -> Replica:
-        started.append(await Replica.start(url, name, receivers, endpoints=endpoints))
-        return started[-1]
+        replicas.append(await Replica.start(url, name, receivers, endpoints=endpoints))
+        return replicas[-1]
 
     try:
         yield receivers, start
     finally:
-        for replica in started:
+        for replica in replicas:
             if not replica.ended:
                 await replica.kill()
 
@@ -177,15 +177,15 @@ async def test_a_shard_is_handed_on_when_what_is_under_way_has_ended_and_not_bef
         await old.post(0)
         await old.post(1)
         await until(lambda: len(receivers.under_way) == TOGETHER)
-        busy = {shard_of(sent.uid) for sent in receivers.under_way}
+        busy = {shard_of(attempt.uid) for attempt in receivers.under_way}
 
         new = await start("new")
         await until(lambda: len(new.dispatcher.owned_shards) == SHARDS // 2)
         assert not any(new.dispatcher.owned_shards.since(shard) is not None for shard in busy)
 
         async def all_ended() -> bool:
-            for sent in tuple(receivers.under_way):
-                receivers.answer(sent, 200)
+            for attempt in tuple(receivers.under_way):
+                receivers.answer(attempt, 200)
             counts = (await new.store.read(read.counts)).values()
             return sum(count.delivered for count in counts) == 2 * len(UIDS)
 
@@ -197,22 +197,22 @@ async def test_a_shard_is_handed_on_when_what_is_under_way_has_ended_and_not_bef
 async def test_an_answer_from_before_a_lapse_counts_for_nothing(url: str) -> None:
     """A replica that was paused during an answer of the store ignores it, because others may own its shards now."""
     async with two(url, *[subscriber(uid, "", timeout=TIMEOUT) for uid in UIDS]) as (receivers, start):
-        stopped = await start("stopped")
-        await until(lambda: len(stopped.dispatcher.owned_shards) == SHARDS)
-        stopped.gate.open.clear()
-        await until(lambda: stopped.gate.waiting >= 3)  # a heartbeat and two checks; it reads no answer
+        stopped_one = await start("stopped")
+        await until(lambda: len(stopped_one.dispatcher.owned_shards) == SHARDS)
+        stopped_one.gate.open.clear()
+        await until(lambda: stopped_one.gate.waiting >= 3)  # a heartbeat and two checks; it reads no answer
         receivers.clock.advance(LEASE_MS + CLOCKS_DIFFER_MS)
-        other = await start("other")
-        await until(lambda: len(other.dispatcher.owned_shards) == SHARDS)
-        await other.post(0)
+        second = await start("other")
+        await until(lambda: len(second.dispatcher.owned_shards) == SHARDS)
+        await second.post(0)
         await until(lambda: len(receivers.under_way) == TOGETHER)
-        busy = {shard_of(sent.uid) for sent in receivers.under_way}
+        busy = {shard_of(attempt.uid) for attempt in receivers.under_way}
 
-        stopped.gate.open.set()
+        stopped_one.gate.open.set()
 
-        await until(lambda: len(stopped.dispatcher.owned_shards) == SHARDS // 2)
-        assert stopped.dispatcher.queues.lapses
-        assert not any(stopped.dispatcher.owned_shards.since(shard) is not None for shard in busy)
+        await until(lambda: len(stopped_one.dispatcher.owned_shards) == SHARDS // 2)
+        assert stopped_one.dispatcher.queues.lapses
+        assert not any(stopped_one.dispatcher.owned_shards.since(shard) is not None for shard in busy)
         assert receivers.wrong == []
 
 
@@ -243,22 +243,22 @@ async def test_the_rate_limit_holds_while_an_endpoint_goes_from_one_to_another(u
 async def test_a_replay_is_driven_by_the_owner_of_its_endpoint(url: str) -> None:
     """The owner runs a replay that another replica began; the other replicas ignore it."""
     async with two(url, *[subscriber(uid, "", timeout=TIMEOUT) for uid in UIDS]) as (receivers, start):
-        owner, other = await start("one"), await start("two")
-        await until(lambda: {len(one.dispatcher.owned_shards) for one in (owner, other)} == {SHARDS // 2})
+        owner, second = await start("one"), await start("two")
+        await until(lambda: {len(value.dispatcher.owned_shards) for value in (owner, second)} == {SHARDS // 2})
         uid = UIDS[0]
-        if other.dispatcher.owned_shards.owns(uid):
-            owner, other = other, owner
-        job = await other.store.chosen_replays.begin("rec_1", failures_of(uid))
-        for replica in (other, owner):
+        if second.dispatcher.owned_shards.owns(uid):
+            owner, second = second, owner
+        job = await second.store.chosen_replays.begin("rec_1", failures_of(uid))
+        for replica in (second, owner):
             replays = Replays(replica.registry, replica.dispatcher, replica.store, receivers.clock)
             before = replica.observed.count("replays")
             replica.loops.start("replays", replays.run)
             await until(lambda replica=replica, before=before: replica.observed.count("replays") > before + 1)  # type: ignore[misc]
 
         async def completed() -> bool:
-            found = await other.store.replay(job.id)
-            return found is not None and found.state is ReplayState.COMPLETED
+            progress = await second.store.replay(job.id)
+            return progress is not None and progress.state is ReplayState.COMPLETED
 
         await until(completed)
         assert "advance_replay" in owner.observed
-        assert "advance_replay" not in other.observed
+        assert "advance_replay" not in second.observed

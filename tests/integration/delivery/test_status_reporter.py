@@ -59,8 +59,8 @@ class Stage:
     async def tick(self, seconds: float) -> None:
         """Advance the clock, and let the publisher check due counts a few times."""
         self.clock.now += seconds
-        asked = self.clock.asked
-        await until(lambda: self.clock.asked >= asked + 5)
+        times = self.clock.asked
+        await until(lambda: self.clock.asked >= times + 5)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_a_result_during_the_read_of_counts_is_published_too(stage: Stage,
     slow.gate.set()
     await flushing
     await publisher.flush()
-    assert [shown.failures for _, shown in stage.published] == [0, 1]
+    assert [health.failures for _, health in stage.published] == [0, 1]
 
 
 async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage, slow: SlowCounts) -> None:
@@ -151,7 +151,7 @@ async def test_results_outlive_a_read_of_counts_that_fails(stage: Stage, slow: S
         await flushing
     slow.fault = None
     await publisher.flush()
-    assert [(shown.failures, shown.error) for _, shown in stage.published] == [(2, "HTTP 501")]
+    assert [(health.failures, health.error) for _, health in stage.published] == [(2, "HTTP 501")]
 
 
 async def test_a_flush_skips_what_the_loop_publishes_meanwhile(stage: Stage, slow: SlowCounts) -> None:
@@ -201,9 +201,9 @@ async def test_what_is_published_are_the_stores_counts_and_the_last_attempts_wor
     stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
     stage.publisher.attempted(endpoint, made("orders", State.PENDING, "connection refused"))
     await stage.tick(1.1)
-    [(uid, shown)] = stage.published
-    assert (uid, shown.error, shown.failures) == ("orders", "connection refused", 0)
-    assert (shown.counts.pending, shown.counts.delivered, shown.counts.last_status_code) == (1, 1, 200)
+    [(uid, health)] = stage.published
+    assert (uid, health.error, health.failures) == ("orders", "connection refused", 0)
+    assert (health.counts.pending, health.counts.delivered, health.counts.last_status_code) == (1, 1, 200)
 
 
 async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the_interval(stage: Stage) -> None:
@@ -214,10 +214,10 @@ async def test_a_delivery_that_was_given_up_is_published_without_waiting_for_the
     for _ in range(3):
         stage.publisher.attempted(endpoint, made("orders", State.FAILED, "HTTP 500"))
     await stage.tick(5.1)
-    assert [shown.failures for _, shown in stage.published] == [0, 3]
+    assert [health.failures for _, health in stage.published] == [0, 3]
     stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
     await stage.tick(INTERVAL)
-    assert [shown.failures for _, shown in stage.published] == [0, 3, 0]
+    assert [health.failures for _, health in stage.published] == [0, 3, 0]
 
 
 async def test_the_limit_of_an_endpoint_whose_attempts_time_out_is_published(stage: Stage) -> None:
@@ -229,7 +229,7 @@ async def test_the_limit_of_an_endpoint_whose_attempts_time_out_is_published(sta
     stage.publisher.attempted(endpoint, made("orders", State.PENDING, "timed out"), limited_to=2)
     stage.publisher.attempted(endpoint, made("orders", State.DELIVERED))
     await stage.tick(INTERVAL)
-    assert [(shown.error, shown.limited_to) for _, shown in stage.published] == [("timed out", 2), ("", None)]
+    assert [(health.error, health.limited_to) for _, health in stage.published] == [("timed out", 2), ("", None)]
 
 
 async def test_an_endpoint_that_is_gone_is_not_published(stage: Stage) -> None:
@@ -284,11 +284,11 @@ def test_no_namespace_has_more_than_half_while_another_has_due_statuses() -> Non
     large = [("large", float(number), f"large-{number:05}") for number in range(10_000)]
     small = [("small", 20_000.0 + number, f"small-{number}") for number in range(7)]
     due = [*reversed(large), *small]
-    chosen = status_reporter._in_turns(due, 10)
-    assert [uid for uid in chosen if uid.startswith("large")] == [f"large-{number:05}" for number in range(5)]
-    assert [uid for uid in chosen if uid.startswith("small")] == [f"small-{number}" for number in range(5)]
-    chosen = status_reporter._in_turns([*large, *small[:1]], 10)
-    assert chosen == ["large-00000", "small-0", *(f"large-{number:05}" for number in range(1, 9))]
+    turns = status_reporter._in_turns(due, 10)
+    assert [uid for uid in turns if uid.startswith("large")] == [f"large-{number:05}" for number in range(5)]
+    assert [uid for uid in turns if uid.startswith("small")] == [f"small-{number}" for number in range(5)]
+    turns = status_reporter._in_turns([*large, *small[:1]], 10)
+    assert turns == ["large-00000", "small-0", *(f"large-{number:05}" for number in range(1, 9))]
 
 
 def test_the_turns_go_on_after_the_namespace_of_the_last_one() -> None:

@@ -10,11 +10,11 @@ from hookwright_operator.delivery.tasks import Tasks
 
 async def test_a_failed_task_leaves_a_line_and_stops_no_other() -> None:
     """The other tasks end with their results."""
-    tasks, done = Tasks(), []
+    tasks, results = Tasks(), []
 
     async def work(number: int) -> None:
         await asyncio.sleep(0)
-        done.append(10 // number)
+        results.append(10 // number)
 
     with capture_logs() as logs:
         for number in (5, 0, 2):
@@ -22,22 +22,22 @@ async def test_a_failed_task_leaves_a_line_and_stops_no_other() -> None:
         await tasks.finish(5)
 
     assert [(entry["event"], entry["error"]) for entry in logs] == [("background task failed", "ZeroDivisionError")]
-    assert (done, len(tasks)) == ([2, 5], 0)
+    assert (results, len(tasks)) == ([2, 5], 0)
 
 
 async def test_the_end_waits_for_tasks_that_begin_meanwhile_and_cancels_what_takes_too_long() -> None:
     """After the grace period no task is left."""
-    tasks, done = Tasks(), []
+    tasks, results = Tasks(), []
 
     async def first() -> None:
         tasks.spawn(second())
 
     async def second() -> None:
-        done.append("second")
+        results.append("second")
 
     tasks.spawn(first())
     await tasks.finish(5)
-    assert done == ["second"]
+    assert results == ["second"]
 
     tasks.spawn(asyncio.Event().wait())  # type: ignore[arg-type]
     with capture_logs() as logs:
@@ -50,13 +50,13 @@ async def test_the_end_waits_for_tasks_that_begin_meanwhile_and_cancels_what_tak
 
 async def test_a_task_has_no_log_fields_of_the_request_that_began_it() -> None:
     """Otherwise an attempt would be logged with the request id of another tenant."""
-    tasks, seen = Tasks(), []
+    tasks, records = Tasks(), []
 
     async def work() -> None:
-        seen.append(get_contextvars())
+        records.append(get_contextvars())
 
     bind_contextvars(request_id="of a request")
     tasks.spawn(work())
     await tasks.finish(5)
 
-    assert seen == [{}]
+    assert records == [{}]

@@ -119,10 +119,10 @@ async def test_a_span_has_nothing_of_a_url_but_its_host_and_no_header_or_body(
     (attempt,) = collector.named("attempt")
     assert attempt.attributes["server.address"] == "127.0.0.1"
     assert attempt.attributes["server.port"] == receiver.port
-    told = "".join(span.text for span in collector.spans)
-    assert "orders" in told
-    for hidden in ("path-token", "query-token", "body-token", "whsec_", "services"):
-        assert hidden not in told
+    message = "".join(span.text for span in collector.spans)
+    assert "orders" in message
+    for secret in ("path-token", "query-token", "body-token", "whsec_", "services"):
+        assert secret not in message
 
 
 async def test_what_is_not_sampled_leaves_nothing_behind(
@@ -184,10 +184,10 @@ async def test_receivers_are_told_of_a_trace_only_where_the_setting_says_so(
     await Traced(engine, traces).post({**SAMPLED, "tracestate": "vendor=private"})
     await until(lambda: len(collector.named("attempt")) == 1)
     (attempt,) = collector.named("attempt")
-    (received,) = receiver.received
-    told = received.headers.get("traceparent")
-    assert told == (f"00-{TRACE}-{attempt.id}-01" if to_receivers else None)
-    assert "tracestate" not in received.headers
+    (request,) = receiver.received
+    text = request.headers.get("traceparent")
+    assert text == (f"00-{TRACE}-{attempt.id}-01" if to_receivers else None)
+    assert "tracestate" not in request.headers
     await engine.stop()
     await sender.close()
 
@@ -215,10 +215,10 @@ async def test_a_request_that_is_refused_has_its_status_and_not_its_words(traces
         ):
             raise error
     await until(lambda: len(collector.spans) == 2)
-    refused, broken = collector.spans
-    assert (refused.attributes["http.response.status_code"], refused.error) == (422, None)
+    span, broken = collector.spans
+    assert (span.attributes["http.response.status_code"], span.error) == (422, None)
     assert (broken.attributes["error.type"], broken.error) == ("ZeroDivisionError", "")
-    assert "whsec" not in refused.text + broken.text
+    assert "whsec" not in span.text + broken.text
 
 
 async def test_the_sdk_s_own_variables_hold(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,13 +230,15 @@ async def test_the_sdk_s_own_variables_hold(collector: Collector, monkeypatch: p
     with traces.accepting({}, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="r") as span:
         assert traceparent_of(span)
     await traces.stop()
-    (sent,) = collector.spans
-    assert (sent.resource["service.name"], sent.resource["deployment.environment.name"]) == ("webhooks", "test")
+    (request,) = collector.spans
+    assert (request.resource["service.name"], request.resource["deployment.environment.name"]) == ("webhooks", "test")
     assert collector.headers["authorization"] == "Bearer abc"
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     off = Traces.start(collector.url)
-    with off.accepting(SAMPLED, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="r") as none:
-        assert traceparent_of(none) is None
+    with off.accepting(
+        SAMPLED, began_ns=time.time_ns(), namespace="acme", project="billing", request_id="r"
+    ) as context:
+        assert traceparent_of(context) is None
     await off.stop()
     assert len(collector.spans) == 1
 
@@ -268,5 +270,5 @@ async def test_a_collector_that_is_away_costs_no_delivery(
 def test_an_operator_without_traces_loads_nothing_of_opentelemetry() -> None:
     """The SDK takes a quarter of a second and 15 MB."""
     code = "import sys, hookwright_operator.process; print([name for name in sys.modules if 'opentelemetry' in name])"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert loaded.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "[]"

@@ -38,6 +38,6 @@ async def test_endpoints_that_wait_for_a_place_are_served_in_turn(start: Start, 
     await engine.post_many(2, type_="other")
     busy.open.set()
     await engine.ended("long", 20)
-    order = [received.target.strip("/") for received in receiver.received]
+    order = [request.target.strip("/") for request in receiver.received]
     assert order[:7] == ["long", "short", "other", "long", "short", "other", "long"]
     assert busy.peak == 1

@@ -107,9 +107,9 @@ async def test_while_the_api_server_is_away_only_known_senders_are_served(
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
     assert len(await intake.events()) == 2
-    written = "".join(capsys.readouterr())
-    assert "review failed" in written
-    assert tokens.stranger not in written
+    output = "".join(capsys.readouterr())
+    assert "review failed" in output
+    assert tokens.stranger not in output
     intake.line.cut = False
     refused(await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger)), 403)
 

@@ -108,23 +108,23 @@ async def test_every_route_asks_who_calls_and_whether_it_may(intake: Intake, tok
 )
 async def test_a_test_tells_what_came_of_it(intake: Intake, answer: str, told: dict[str, Any]) -> None:
     """Only a complete 2xx answer is a success."""
-    async with serve(answers(f"HTTP/1.1 {answer}".encode())) as served:
-        intake.registry.put(replace(intake.orders, url=served.url))
+    async with serve(answers(f"HTTP/1.1 {answer}".encode())) as server:
+        intake.registry.put(replace(intake.orders, url=server.url))
         response = await intake.client.post("/webhookendpoints/orders/test")
-    recorded = response.json()["delivery_id"]
-    assert (response.status_code, response.json()) == (200, {**told, "delivery_id": recorded})
-    assert served.connections == 1
-    shown = (await intake.client.get(f"{LOG}/{recorded}")).json()
-    assert (shown["test"], shown["status"]) == (True, "delivered" if told["success"] else "failed")
-    assert [attempt["statusCode"] for attempt in shown["attempts"]] == [told["statusCode"]]
+    document = response.json()["delivery_id"]
+    assert (response.status_code, response.json()) == (200, {**told, "delivery_id": document})
+    assert server.connections == 1
+    body = (await intake.client.get(f"{LOG}/{document}")).json()
+    assert (body["test"], body["status"]) == (True, "delivered" if told["success"] else "failed")
+    assert [attempt["statusCode"] for attempt in body["attempts"]] == [told["statusCode"]]
 
 
 async def test_a_test_without_an_answer_has_status_0(intake: Intake) -> None:
     """The error has the reason."""
     response = await intake.client.post("/webhookendpoints/orders/test")
-    told = {"success": False, "statusCode": 0, "error": "connection refused"}
+    document = {"success": False, "statusCode": 0, "error": "connection refused"}
     assert response.status_code == 200
-    assert told.items() <= response.json().items()
+    assert document.items() <= response.json().items()
 
 
 async def test_a_test_sends_the_chosen_event(intake: Intake) -> None:
@@ -134,10 +134,10 @@ async def test_a_test_sends_the_chosen_event(intake: Intake) -> None:
         intake.registry.put(replace(intake.orders, url=receiver.url))
         answer = await intake.client.post("/webhookendpoints/orders/test", content=body)
     assert answer.json()["success"]
-    [received] = receiver.received
-    assert received.body == b'{"type":"wa_read","messageId":"m-1","amount":12345678901234567.890,"test":true}'
-    shown = (await intake.client.get(f"{LOG}/{answer.json()['delivery_id']}")).json()
-    assert (shown["type"], shown["event_id"]) == ("wa_read", received.id)
+    [request] = receiver.received
+    assert request.body == b'{"type":"wa_read","messageId":"m-1","amount":12345678901234567.890,"test":true}'
+    document = (await intake.client.get(f"{LOG}/{answer.json()['delivery_id']}")).json()
+    assert (document["type"], document["event_id"]) == ("wa_read", request.id)
 
 
 WRONG_TESTS: list[tuple[bytes, int, list[str] | None]] = [
@@ -167,12 +167,12 @@ async def test_a_wrong_test_is_refused_with_its_field(intake: Intake) -> None:
 
 async def test_a_test_in_the_log_is_never_sent_again(intake: Intake) -> None:
     """It cannot be retried or replayed; a page of one status has no tests."""
-    recorded = (await intake.client.post("/webhookendpoints/orders/test")).json()["delivery_id"]
-    detail = refused(await intake.client.post(f"/deliveries/{recorded}/retry"), 409)["detail"]
+    document = (await intake.client.post("/webhookendpoints/orders/test")).json()["delivery_id"]
+    detail = refused(await intake.client.post(f"/deliveries/{document}/retry"), 409)["detail"]
     assert "is a test" in detail
     replay = await intake.client.post("/webhookendpoints/orders/replays", json={"since": "2020-01-01T00:00:00Z"})
     assert (replay.status_code, replay.json()["total"]) == (202, 0)
-    assert [one["id"] for one in (await intake.client.get(LOG)).json()["data"]] == [recorded]
+    assert [row["id"] for row in (await intake.client.get(LOG)).json()["data"]] == [document]
     for status in ("failed", "discarded", "pending"):
         assert (await intake.client.get(f"{LOG}?status={status}")).json()["data"] == []
 
@@ -214,11 +214,11 @@ async def test_an_endpoint_without_secret_is_503_and_may_be_asked_again(intake: 
 async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> None:
     """Times are ISO 8601 in UTC with milliseconds; only a pending delivery has a next attempt."""
     intake.clock.advance(123)
-    discarded = await deliver(intake, 3, State.DISCARDED)
-    failed, pending = await deliver(intake, 1), await deliver(intake, 2, State.PENDING)
-    told = (await intake.client.get(f"{LOG}/{failed}")).json()
-    assert told == {
-        "id": failed,
+    discards = await deliver(intake, 3, State.DISCARDED)
+    delivery, pending = await deliver(intake, 1), await deliver(intake, 2, State.PENDING)
+    document = (await intake.client.get(f"{LOG}/{delivery}")).json()
+    assert document == {
+        "id": delivery,
         "event_id": f"msg_{1:026}",
         "webhook": "orders",
         "type": "delivered",
@@ -241,10 +241,10 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
         ],
         "request": {"method": "POST", "url": intake.orders.url, "body": "{}"},
     }
-    told = (await intake.client.get(f"{LOG}/{pending}")).json()
-    assert told["next_attempt_at"] == "2026-01-01T00:00:30.123Z"
-    told = (await intake.client.get(f"{LOG}/{discarded}")).json()
-    assert (told["status"], told["reason"], told["attempts"]) == ("discarded", "endpoint deleted", [])
+    document = (await intake.client.get(f"{LOG}/{pending}")).json()
+    assert document["next_attempt_at"] == "2026-01-01T00:00:30.123Z"
+    document = (await intake.client.get(f"{LOG}/{discards}")).json()
+    assert (document["status"], document["reason"], document["attempts"]) == ("discarded", "endpoint deleted", [])
 
 
 async def test_the_log_comes_in_pages(intake: Intake) -> None:
@@ -252,23 +252,23 @@ async def test_the_log_comes_in_pages(intake: Intake) -> None:
     for number in range(1, 8):
         await deliver(intake, number)
     await deliver(intake, 8, endpoint="uid-other")
-    seen: list[str] = []
+    ids: list[str] = []
     params: dict[str, str] = {"limit": "3"}
     while True:
         page = (await intake.client.get(LOG, params=params)).json()
-        seen += [told["id"] for told in page["data"]]
+        ids += [row["id"] for row in page["data"]]
         if page["next"] is None:
             break
         params["cursor"] = page["next"]
-    assert seen == [id_of(number) for number in range(7, 0, -1)]
+    assert ids == [id_of(number) for number in range(7, 0, -1)]
 
 
 async def test_the_log_can_be_narrowed_to_a_status(intake: Intake) -> None:
     """The filter uses the state names of deliveries."""
     await deliver(intake, 1)
-    delivered = await deliver(intake, 2, State.DELIVERED)
+    deliveries = await deliver(intake, 2, State.DELIVERED)
     page = (await intake.client.get(f"{LOG}?status=delivered")).json()
-    assert [told["id"] for told in page["data"]] == [delivered]
+    assert [row["id"] for row in page["data"]] == [deliveries]
 
 
 WRONG_QUERIES = [
@@ -368,8 +368,8 @@ async def test_a_pending_delivery_to_an_endpoint_that_sends_nothing_is_409(
 async def test_a_delivery_is_found_by_its_id_alone(intake: Intake) -> None:
     """The answer is that of the endpoint's log; a project that is not the endpoint's finds nothing."""
     delivery = await deliver(intake, 1)
-    found = await intake.client.get(f"/deliveries/{delivery}?project=billing")
-    assert (found.status_code, found.json()) == (200, (await intake.client.get(f"{LOG}/{delivery}")).json())
+    foreign_ids = await intake.client.get(f"/deliveries/{delivery}?project=billing")
+    assert (foreign_ids.status_code, foreign_ids.json()) == (200, (await intake.client.get(f"{LOG}/{delivery}")).json())
     refused(await intake.client.get(f"/deliveries/{delivery}?project=shipping"), 404)
 
 
@@ -379,13 +379,13 @@ async def test_a_delivery_of_another_organization_is_as_none(
 ) -> None:
     """A missing delivery, a foreign one and one without an endpoint get the same 404, and no retry."""
     abroad = neighbour(intake, namespace, "orders")
-    found = [await deliver(intake, 1, endpoint=abroad.uid), await deliver(intake, 2, endpoint="uid-gone")]
+    foreign_ids = [await deliver(intake, 1, endpoint=abroad.uid), await deliver(intake, 2, endpoint="uid-gone")]
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
-    for delivery in (*found, id_of(3)):
+    for delivery in (*foreign_ids, id_of(3)):
         problem = refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}"), 404)
         assert problem["detail"] == f'delivery "{delivery}" in namespace "{tokens.namespace}" does not exist'
         refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}", headers=stranger), 403)
-    assert [await intake.state(delivery) for delivery in found] == [State.FAILED] * 2
+    assert [await intake.state(delivery) for delivery in foreign_ids] == [State.FAILED] * 2
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.FAILED, State.DELIVERED])
@@ -398,11 +398,11 @@ async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: Stat
         (f"/deliveries/{delivery}/retry", {}),
         ("/webhookendpoints/orders/replays", {"since": "2030-01-01T00:00:00Z"}),
     ):
-        told = refused(await intake.client.post(path, json=body), 409)["detail"]
-        assert 'webhook "orders" has expired' in told, path
+        text = refused(await intake.client.post(path, json=body), 409)["detail"]
+        assert 'webhook "orders" has expired' in text, path
     intake.registry.put(replace(intake.orders, suspend=True, block_reason="Expired", url="", pull_lease=30.0))
-    taken = await intake.client.get("/webhookendpoints/orders/messages?wait=20s")
-    assert "has expired" in refused(taken, 409)["detail"]
+    answer = await intake.client.get("/webhookendpoints/orders/messages?wait=20s")
+    assert "has expired" in refused(answer, 409)["detail"]
     assert await intake.state(delivery) is state
     assert (await intake.client.get(LOG)).status_code == 200
     assert (await intake.client.get("/webhookendpoints/orders/secret")).status_code == 200

@@ -24,12 +24,12 @@ async def test_an_accepted_event_is_answered_202_with_counts(intake: Intake, tok
     first = await intake.client.post(ROUTE, json=EVENT)
     again = await intake.client.post(ROUTE, json=[EVENT, {**EVENT, "id": "e-2"}])
     assert (first.status_code, again.status_code) == (202, 202)
-    known, (repeated, new) = first.json()["event_ids"], again.json()["event_ids"]
-    assert first.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": known}
-    assert again.json() == {"accepted": 1, "duplicates": 1, "deliveries": 1, "event_ids": [repeated, new]}
-    assert [repeated] == known
-    (_, stored), _ = await intake.engine.store.read_log(read.log, intake.orders.uid)
-    assert stored.event_id == repeated
+    document, (repetitions, new) = first.json()["event_ids"], again.json()["event_ids"]
+    assert first.json() == {"accepted": 1, "duplicates": 0, "deliveries": 1, "event_ids": document}
+    assert again.json() == {"accepted": 1, "duplicates": 1, "deliveries": 1, "event_ids": [repetitions, new]}
+    assert [repetitions] == document
+    (_, record), _ = await intake.engine.store.read_log(read.log, intake.orders.uid)
+    assert record.event_id == repetitions
     body = b'{"type":"delivered","messageId":"m-1","id":"%s"}'
     assert await intake.events() == [
         (tokens.namespace, "billing", "e-1", body.replace(b"%s", b"e-1")),
@@ -52,25 +52,25 @@ async def test_every_cloudevents_mode_is_accepted(intake: Intake) -> None:
     for headers, body in requests:
         answer = await intake.client.post(ROUTE, content=json.dumps(body), headers=headers)
         assert answer.status_code == 202, answer.text
-    stored = await intake.events()
-    assert [body for *_, body in stored] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
-    assert [event_id for _, _, event_id, _ in stored] == ["/m\ne-0", "/m\ne-1", "/m\ne-2"]
+    records = await intake.events()
+    assert [body for *_, body in records] == [b'{"type":"wa_sent","messageId":"m"}'] * 3
+    assert [event_id for _, _, event_id, _ in records] == ["/m\ne-0", "/m\ne-1", "/m\ne-2"]
 
 
 async def test_an_id_with_other_content_is_a_409_that_names_the_event(intake: Intake) -> None:
     """Nothing of the request is accepted; the order of fields is no other content."""
     await intake.client.post(ROUTE, json=EVENT)
-    other = {**EVENT, "amount": 5}
-    alone = refused(await intake.client.post(ROUTE, json=other), 409)
-    listed = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-2"}, other]), 409)
-    within = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-3"}, {**other, "id": "e-3"}]), 409)
+    second = {**EVENT, "amount": 5}
+    alone = refused(await intake.client.post(ROUTE, json=second), 409)
+    listed = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-2"}, second]), 409)
+    within = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-3"}, {**second, "id": "e-3"}]), 409)
     assert [fault["field"] for problem in (alone, listed, within) for fault in problem["errors"]] == [
         "id", "[1].id", "[1].id",
     ]  # fmt: skip
     assert "with other content" in alone["detail"]
     assert len(await intake.events()) == 1
-    reordered = await intake.client.post(ROUTE, json=dict(reversed(EVENT.items())))
-    assert reordered.json()["duplicates"] == 1
+    answer = await intake.client.post(ROUTE, json=dict(reversed(EVENT.items())))
+    assert answer.json()["duplicates"] == 1
 
 
 async def test_refused_events_leave_their_places_free(intake: Intake) -> None:
@@ -94,8 +94,8 @@ async def test_a_conflict_of_a_large_request_is_a_409(intake: Intake) -> None:
     many = [{**EVENT, "id": f"e-{number}"} for number in range(200)]
     refused(await intake.client.post(ROUTE, json=[*many, {**EVENT, "amount": 5}]), 409)
     assert len(await intake.events()) == 1
-    told = (await intake.client.post(ROUTE, json=many)).json()
-    assert (told["accepted"], told["duplicates"], len(set(told["event_ids"]))) == (199, 1, 200)
+    document = (await intake.client.post(ROUTE, json=many)).json()
+    assert (document["accepted"], document["duplicates"], len(set(document["event_ids"]))) == (199, 1, 200)
 
 
 async def test_a_wrong_body_is_refused_whole_and_nothing_is_written(intake: Intake) -> None:
@@ -214,9 +214,9 @@ async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
     answer = await intake.client.post(ROUTE, json=EVENT)
     assert refused(answer, 500)["trace_id"] == "request-1"
     assert "secret" not in answer.text
-    logged = capsys.readouterr().out
-    assert "request-1" in logged
-    assert "ZeroDivisionError" in logged
+    output = capsys.readouterr().out
+    assert "request-1" in output
+    assert "ZeroDivisionError" in output
 
 
 async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: Intake) -> None:

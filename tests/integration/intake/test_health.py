@@ -79,16 +79,16 @@ async def test_a_port_that_is_taken_is_an_error_at_once() -> None:
 
 async def test_a_request_that_never_ends_is_cut_off_after_the_grace() -> None:
     """The stop waits for the grace time, but not longer."""
-    begun = asyncio.Event()
+    begin = asyncio.Event()
 
     async def hang(_scope: Scope, _receive: Receive, _send: Send) -> None:
-        begun.set()
+        begin.set()
         await asyncio.Event().wait()
 
     server = await Server.start(hang, host="127.0.0.1", port=0, bounds=HEALTH_BOUNDS, grace=1)
     async with httpx.AsyncClient(trust_env=False) as client:
         request = asyncio.create_task(client.get(f"http://127.0.0.1:{server.port}/"))
-        await begun.wait()
+        await begin.wait()
         async with asyncio.timeout(PATIENCE):
             await server.stop()
         assert (await request).status_code == 500

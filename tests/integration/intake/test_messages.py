@@ -84,38 +84,42 @@ async def test_a_consumer_gets_the_signed_exact_bytes_and_acknowledges_them(inta
         assert headers["Content-Type"] == "application/json"
         assert headers["webhook-timestamp"] == str(intake.clock() // 1000)
         assert headers["X-Service-Signature"] == hmac.new(OLDER.encode(), body, hashlib.sha256).hexdigest()
-        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        prefix = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         key = base64.b64decode(SECRET.removeprefix("whsec_"))
-        signature = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+        signature = base64.b64encode(hmac.new(key, prefix, hashlib.sha256).digest()).decode()
         assert f"v1,{signature}" in headers["webhook-signature"].split(" ")
     assert first["attempt"] == 1
     assert first["lease_until"] == "2026-01-01T00:01:00.000Z"
     results = await settled(intake, "ack", ids=[first["id"], second["id"]])
-    assert [(one["id"], one["result"], one["status"]) for one in results] == [
+    assert [(result["id"], result["result"], result["status"]) for result in results] == [
         (first["id"], "acked", "delivered"),
         (second["id"], "acked", "delivered"),
     ]
     assert (await intake.engine.counts("uid-inbox")).delivered == 2
-    shown = (await intake.client.get(f"/deliveries/{first['delivery_id']}")).json()
-    assert (shown["status"], shown["request"]["url"], shown["attempts"][0]["statusCode"]) == ("delivered", None, 200)
+    document = (await intake.client.get(f"/deliveries/{first['delivery_id']}")).json()
+    assert (document["status"], document["request"]["url"], document["attempts"][0]["statusCode"]) == (
+        "delivered",
+        None,
+        200,
+    )
 
 
 @pytest.mark.usefixtures("inbox")
 async def test_the_audit_log_says_who_acknowledged_and_refused_which_messages(intake: Intake, tokens: Tokens) -> None:
     """A line has the consumer and the ids that the request settled; a repetition names no other consumer for them."""
     await send(intake, b"1", b"2", b"3")
-    one, two, three = await taken(intake, limit=3)
+    first, two, three = await taken(intake, limit=3)
     with capture_logs() as logs:
-        await settled(intake, "ack", ids=[one["id"], "nonsense"])
-        await settled(intake, "nack", ids=[one["id"], two["id"]])
+        await settled(intake, "ack", ids=[first["id"], "nonsense"])
+        await settled(intake, "nack", ids=[first["id"], two["id"]])
         await settled(intake, "ack", ids=["nonsense"])
-        await settled(intake, "ack", ids=[one["id"], three["id"]])
+        await settled(intake, "ack", ids=[first["id"], three["id"]])
     lines = [line for line in logs if line["event"] == "audit"]
     assert [(line["action"], line["target"], line["deliveries"]) for line in lines] == [
-        ("message.ack", "inbox", [one["delivery_id"]]),
+        ("message.ack", "inbox", [first["delivery_id"]]),
         ("message.nack", "inbox", [two["delivery_id"]]),
         ("message.ack", "inbox", [three["delivery_id"]]),
-        ("message.ack_repeated", "inbox", [one["delivery_id"]]),
+        ("message.ack_repeated", "inbox", [first["delivery_id"]]),
     ]
     assert {line["actor"] for line in lines} == {f"system:serviceaccount:{tokens.namespace}:sender"}
 
@@ -124,8 +128,8 @@ async def test_the_audit_log_says_who_acknowledged_and_refused_which_messages(in
 async def test_the_results_name_unknown_ended_and_repeated_ids(intake: Intake) -> None:
     """A consumer learns for each id whether its work counts."""
     await send(intake, b"1", b"2", b"3")
-    one, two, three = [message["id"] for message in await taken(intake, lease="1s")]
-    assert [found["result"] for found in await settled(intake, "ack", ids=[one, "nonsense", one])] == [
+    first_id, two, three = [message["id"] for message in await taken(intake, lease="1s")]
+    assert [item["result"] for item in await settled(intake, "ack", ids=[first_id, "nonsense", first_id])] == [
         "acked", "unknown", "acked",
     ]  # fmt: skip
     [refusal] = await settled(intake, "nack", ids=[two], delay="10s", reason="queue full")
@@ -136,7 +140,7 @@ async def test_the_results_name_unknown_ended_and_repeated_ids(intake: Intake) -
     assert (await settled(intake, "ack", ids=[two]))[0]["result"] == "lease_ended"
     intake.clock.advance(1000)
     assert await intake.services.messages.end_leases() == 1
-    assert [found["result"] for verb in ("ack", "nack") for found in await settled(intake, verb, ids=[three])] == [
+    assert [item["result"] for verb in ("ack", "nack") for item in await settled(intake, verb, ids=[three])] == [
         "lease_ended", "lease_ended",
     ]  # fmt: skip
     record = await intake.engine.store.read_log(read.delivery, two.partition(".")[0])
@@ -191,14 +195,14 @@ async def test_messages_that_are_not_sent_are_given_back(
 
     monkeypatch.setattr(routes, "_document", paused)
     await send(intake, b"1", b"2")
-    asked = asyncio.ensure_future(taken(intake))
+    request = asyncio.ensure_future(taken(intake))
     await signing.wait()
     if ends:
         intake.ending.set()
-        assert await asked == []
+        assert await request == []
         intake.ending.clear()
     else:
-        asked.cancel()
+        request.cancel()
     await polls(intake, 0)
     monkeypatch.setattr(routes, "_document", document)
     assert [(message["body"], message["attempt"]) for message in await taken(intake)] == [("1", 1), ("2", 1)]
@@ -309,8 +313,8 @@ async def test_the_statistics_count_the_messages(intake: Intake) -> None:
     since = intake.clock()
 
     async def counts() -> tuple[int, str | None, int, int]:
-        found = (await intake.client.get("/webhookendpoints/inbox/statistics")).json()["messages"]
-        return found["waiting"], found["oldest_waiting_since"], found["leased"], found["delayed"]
+        document = (await intake.client.get("/webhookendpoints/inbox/statistics")).json()["messages"]
+        return document["waiting"], document["oldest_waiting_since"], document["leased"], document["delayed"]
 
     assert await counts() == (0, None, 0, 0)
     await send(intake, *[b"{}"] * 4)

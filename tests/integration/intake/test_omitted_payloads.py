@@ -40,10 +40,10 @@ async def sent(intake: Intake, receiver: Receiver) -> tuple[str, str]:
     receiver.answer = echoed
     intake.registry.put(replace(intake.orders, url=f"{receiver.url}/hooks", suspend=False, secrets=(SECRET,)))
     headers = {"Content-Type": "application/json"}
-    accepted = await intake.client.post("/projects/billing/events", content=BODY, headers=headers)
+    response = await intake.client.post("/projects/billing/events", content=BODY, headers=headers)
     await intake.engine.ended(ORDERS, 1)
     [record] = await intake.engine.log(ORDERS)
-    return accepted.json()["event_ids"][0], record.id
+    return response.json()["event_ids"][0], record.id
 
 
 def put_project(intake: Intake, settings: ProjectSettings) -> None:
@@ -66,8 +66,8 @@ async def test_no_read_shows_a_payload_and_every_delivery_has_it(intake: Intake)
         assert request["body"] is None
         assert "spec.deliveryLog.payloads is Omit" in request["body_omitted"]
     pages = (answers["page"]["data"], answers["search"]["data"], answers["event"]["deliveries"])
-    for shown in (answers["one"], answers["find"], *(one for page in pages for one in page)):
-        [attempt] = shown["attempts"]
+    for value in (answers["one"], answers["find"], *(row for page in pages for row in page)):
+        [attempt] = value["attempts"]
         assert (attempt["statusCode"], attempt["response"]) == (200, "")
         assert "spec.deliveryLog.payloads is Omit" in attempt["response_omitted"]
     first = (await intake.delivery(delivery)).attempts[0]
@@ -83,13 +83,13 @@ async def test_a_change_of_the_setting_is_in_effect_at_once_for_earlier_deliveri
             put_project(intake, settings)
         else:
             intake.registry.remove_project(intake.orders.namespace, "billing")
-        hidden = await reads(intake, event, delivery)
-        assert [name for name, answer in hidden.items() if PERSONAL in answer["text"]] == []
+        secret = await reads(intake, event, delivery)
+        assert [name for name, answer in secret.items() if PERSONAL in answer["text"]] == []
     put_project(intake, KEEP)
-    shown = await reads(intake, event, delivery)
-    assert [name for name, answer in shown.items() if PERSONAL not in answer["text"]] == []
-    assert shown["event"]["body"] == BODY.decode()
-    assert not {"body_omitted", "response_omitted"} & {*shown["event"], *shown["find"]["attempts"][0]}
+    page = await reads(intake, event, delivery)
+    assert [name for name, answer in page.items() if PERSONAL not in answer["text"]] == []
+    assert page["event"]["body"] == BODY.decode()
+    assert not {"body_omitted", "response_omitted"} & {*page["event"], *page["find"]["attempts"][0]}
 
 
 async def test_a_test_of_an_endpoint_is_recorded_without_its_payload(intake: Intake) -> None:
@@ -98,9 +98,9 @@ async def test_a_test_of_an_endpoint_is_recorded_without_its_payload(intake: Int
     async with Receiver() as receiver:
         receiver.answer = echoed
         intake.registry.put(replace(intake.orders, url=f"{receiver.url}/hooks", secrets=(SECRET,)))
-        tested = await intake.client.post("/webhookendpoints/orders/test", json={"payload": {"to": PERSONAL}})
+        second_answer = await intake.client.post("/webhookendpoints/orders/test", json={"payload": {"to": PERSONAL}})
         assert PERSONAL.encode() in receiver.received[0].body
-    delivery = tested.json()["delivery_id"]
+    delivery = second_answer.json()["delivery_id"]
     answer = await intake.client.get(f"/deliveries/{delivery}")
     assert PERSONAL not in answer.text
     assert (await intake.delivery(delivery)).attempts[0].response == ""

@@ -22,7 +22,7 @@ async def end(intake: Intake, *endings: tuple[State, str]) -> list[str]:
     """Write a delivery for each state and event type, accepted a minute before the test, and return the ids."""
     store = intake.engine.store
     ids = [f"{first_delivery_id(BEGUN_MS - 60_000)[:14]}{number:016}" for number in range(len(endings))]
-    deliveries = [NewDelivery(one, ORDERS, claimed=True) for one in ids]
+    deliveries = [NewDelivery(item, ORDERS, claimed=True) for item in ids]
     await store.accept(
         [
             NewEvent(message_id(), "acme", "billing", None, kind, b"{}", (delivery,))
@@ -37,8 +37,8 @@ async def begun(intake: Intake, **body: object) -> dict[str, Any]:
     """Begin a replay and return the answer."""
     answer = await intake.client.post(REPLAYS, json={**SINCE, **body})
     assert answer.status_code == 202, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    document: dict[str, Any] = answer.json()
+    return document
 
 
 async def test_a_replay_is_begun_listed_and_shown(intake: Intake) -> None:
@@ -66,8 +66,8 @@ async def test_a_replay_is_begun_listed_and_shown(intake: Intake) -> None:
             "ended_at": None,
         },
     )
-    shown = await intake.client.get(str(intake.client.base_url.join(answer.headers["location"])))
-    assert shown.json() == answer.json()
+    response = await intake.client.get(str(intake.client.base_url.join(answer.headers["location"])))
+    assert response.json() == answer.json()
     assert (await intake.client.get(REPLAYS)).json() == {"data": [answer.json()]}
 
 
@@ -105,9 +105,9 @@ async def test_a_delivered_delivery_is_sent_again(intake: Intake) -> None:
         return await intake.engine.store.running_replays() == []
 
     await until(ended)
-    told = (await intake.client.get(f"{REPLAYS}/{replay['id']}")).json()
-    assert (told["status"], told["total"], told["done"]) == ("completed", 1, 1)
-    assert told["ended_at"] == "2026-01-01T00:01:00.001Z"
+    answer = (await intake.client.get(f"{REPLAYS}/{replay['id']}")).json()
+    assert (answer["status"], answer["total"], answer["done"]) == ("completed", 1, 1)
+    assert answer["ended_at"] == "2026-01-01T00:01:00.001Z"
     assert await intake.state(delivery) is State.PENDING
     problem = refused(await intake.client.delete(f"{REPLAYS}/{replay['id']}"), 409)
     assert "is completed" in problem["detail"]
@@ -126,8 +126,8 @@ async def test_a_cancelled_replay_sends_nothing_more(intake: Intake) -> None:
     assert await intake.engine.store.chosen_replays.advance(replay["id"], limit=10) is None
     assert await intake.state(delivery) is State.FAILED
     second = await begun(intake)
-    listed = (await intake.client.get(REPLAYS)).json()["data"]
-    assert [(one["id"], one["status"]) for one in listed] == [(second["id"], "running"), (replay["id"], "cancelled")]
+    rows = (await intake.client.get(REPLAYS)).json()["data"]
+    assert [(row["id"], row["status"]) for row in rows] == [(second["id"], "running"), (replay["id"], "cancelled")]
 
 
 async def test_begin_and_cancellation_have_an_audit_line(intake: Intake) -> None:
@@ -217,23 +217,23 @@ async def test_a_replay_of_a_deleted_endpoint_ends_at_once(intake: Intake) -> No
 
     assert new
     assert await intake.engine.store.running_replays() == []
-    found = await intake.services.store.replay(replay.id)
-    assert found is not None
-    assert found.state is ReplayState.CANCELLED
+    progress = await intake.services.store.replay(replay.id)
+    assert progress is not None
+    assert progress.state is ReplayState.CANCELLED
 
 
 async def test_a_replay_of_missed_events_names_the_types_of_the_endpoint(intake: Intake) -> None:
     """Without types it takes those to which the endpoint subscribes; a choice without any of them is refused."""
     subscribed = sorted(intake.orders.events)
-    counted = await intake.client.post(REPLAYS, json={**SINCE, "state": "missed", "dry_run": True})
-    assert (counted.json()["state"], counted.json()["types"], counted.json()["total"]) == ("missed", subscribed, 0)
+    answer = await intake.client.post(REPLAYS, json={**SINCE, "state": "missed", "dry_run": True})
+    assert (answer.json()["state"], answer.json()["types"], answer.json()["total"]) == ("missed", subscribed, 0)
 
     intake.registry.put(replace(intake.orders, events=frozenset({"opened"})))
     problem = refused(await intake.client.post(REPLAYS, json={**SINCE, "state": "missed", "types": ["clicked"]}), 422)
     [fault] = problem["errors"]
     assert (fault["field"], "subscribes to none" in fault["message"]) == ("types", True)
-    told = await begun(intake, state="missed", types=["clicked", "opened"])
-    assert (told["state"], told["types"]) == ("missed", ["opened"])
+    text = await begun(intake, state="missed", types=["clicked", "opened"])
+    assert (text["state"], text["types"]) == ("missed", ["opened"])
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -243,12 +243,12 @@ async def test_the_project_decides_whether_an_event_without_a_subscriber_is_stor
     """A kept event is shown without deliveries; otherwise its id is unknown."""
     intake.registry.put(replace(intake.orders, events=frozenset({"opened"})))
     intake.registry.put_project(intake.orders.namespace, "billing", ProjectSettings(keeps_missed=keeps))
-    accepted = await intake.client.post("/projects/billing/events", json={"type": "bounced", "messageId": "m-9"})
-    assert (accepted.status_code, accepted.json()["deliveries"]) == (202, 0)
-    shown = await intake.client.get(f"/events/{accepted.json()['event_ids'][0]}")
-    assert shown.status_code == (200 if keeps else 404)
+    answer = await intake.client.post("/projects/billing/events", json={"type": "bounced", "messageId": "m-9"})
+    assert (answer.status_code, answer.json()["deliveries"]) == (202, 0)
+    document = await intake.client.get(f"/events/{answer.json()['event_ids'][0]}")
+    assert document.status_code == (200 if keeps else 404)
     if keeps:
-        assert (shown.json()["deliveries"], "m-9" in shown.json()["body"]) == ([], True)
+        assert (document.json()["deliveries"], "m-9" in document.json()["body"]) == ([], True)
 
 
 async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: Intake) -> None:
@@ -256,8 +256,8 @@ async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: I
     keeps = ProjectSettings(keeps_missed=True)
     intake.registry.put(replace(intake.orders, events=frozenset({"opened"})))
     intake.registry.put_project(intake.orders.namespace, "billing", keeps)
-    accepted = await intake.client.post("/projects/billing/events", json={"type": "opened", "messageId": "m-9"})
-    event = f"/events/{accepted.json()['event_ids'][0]}"
+    answer = await intake.client.post("/projects/billing/events", json={"type": "opened", "messageId": "m-9"})
+    event = f"/events/{answer.json()['event_ids'][0]}"
     accepted_at = timestamp(intake.clock())
     intake.clock.advance(5000)
     intake.registry.remove_project(intake.orders.namespace, "billing")
@@ -268,10 +268,10 @@ async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: I
     intake.registry.put(replace(intake.orders, uid="uid-new", name="new", events=frozenset({"opened"})))
     assert (await intake.client.get(event)).status_code == 404
     replays = REPLAYS.replace("/orders/", "/new/")
-    missed = {**SINCE, "state": "missed", "dry_run": True}
-    counted = (await intake.client.post(replays, json=missed)).json()
-    assert (counted["since"], counted["total"]) == (timestamp(created_ms), 0)
-    problem = refused(await intake.client.post(replays, json={**missed, "until": accepted_at}), 422)
+    missed_event = {**SINCE, "state": "missed", "dry_run": True}
+    document = (await intake.client.post(replays, json=missed_event)).json()
+    assert (document["since"], document["total"]) == (timestamp(created_ms), 0)
+    problem = refused(await intake.client.post(replays, json={**missed_event, "until": accepted_at}), 422)
     assert problem["errors"] == [
         {
             "field": "until",

@@ -48,10 +48,10 @@ async def test_an_id_that_is_not_fit_for_logs_is_replaced(intake: Intake) -> Non
 
 async def test_an_id_is_drawn_for_each_request_that_has_none(intake: Intake) -> None:
     """A new id is 128 random bits as hexadecimal digits."""
-    answered: list[bytes] = []
+    entries: list[bytes] = []
 
     async def send(message: dict[str, object]) -> None:
-        answered.extend(value for name, value in message.get("headers", ()) if name == b"x-request-id")  # type: ignore[attr-defined]
+        entries.extend(value for name, value in message.get("headers", ()) if name == b"x-request-id")  # type: ignore[attr-defined]
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": b""}
@@ -59,7 +59,7 @@ async def test_an_id_is_drawn_for_each_request_that_has_none(intake: Intake) -> 
     app = IntakeApp(intake.services, intake.auth, ready=lambda: "starting")
     for _ in range(2):
         await app({"type": "http", "method": "GET", "path": "/", "headers": []}, receive, send)  # type: ignore[arg-type]
-    first, second = answered
+    first, second = entries
     assert first != second
     assert len(first) == 32
     assert int(first, 16)

@@ -16,13 +16,15 @@ async def accept(
     intake: Intake, message: str, *uids: str, namespace: str, project: str = "billing", name: str | None = None
 ) -> NewEvent:
     """Write an event with failed deliveries into the store."""
-    made = tuple(NewDelivery(delivery_id(), uid, claimed=True) for uid in uids)
+    deliveries = tuple(NewDelivery(delivery_id(), uid, claimed=True) for uid in uids)
     body = f'{{"type":"delivered","messageId":"{message}","n":1.10}}'.encode()
-    named = (message_id(), namespace, project, name)
-    new = NewEvent(*named, "delivered", body, made, message_id=message, project_uid=project)
+    ids = (message_id(), namespace, project, name)
+    new = NewEvent(*ids, "delivered", body, deliveries, message_id=message, project_uid=project)
     await intake.engine.store.accept([new])
     attempt = Attempt(0, intake.clock(), 12, 500, "answered 500", "no")
-    await intake.engine.store.settle([Settlement(one.id, one.endpoint_uid, attempt, State.FAILED) for one in made])
+    await intake.engine.store.settle(
+        [Settlement(delivery.id, delivery.endpoint_uid, attempt, State.FAILED) for delivery in deliveries]
+    )
     return new
 
 
@@ -34,14 +36,19 @@ async def test_a_message_is_found_with_its_deliveries_and_its_event(intake: Inta
     for query in ({"message_id": "m-42"}, {"event_id": "evt-42"}, {"event_id": new.id, "status_code": "500"}):
         answer = await intake.client.get("/deliveries", params=query)
         assert answer.status_code == 200
-        [found] = answer.json()["data"]
-        assert (found["id"], found["event_id"], found["webhook"]) == (new.deliveries[0].id, new.id, "orders")
-        assert [attempt["statusCode"] for attempt in found["attempts"]] == [500]
+        [document] = answer.json()["data"]
+        assert (document["id"], document["event_id"], document["webhook"]) == (new.deliveries[0].id, new.id, "orders")
+        assert [attempt["statusCode"] for attempt in document["attempts"]] == [500]
         assert answer.json()["next"] is None
-    shown = (await intake.client.get(f"/events/{new.id}")).json()
-    assert shown["body"] == new.body.decode()
-    assert [one["id"] for one in shown["deliveries"]] == [new.deliveries[0].id]
-    assert (shown["id"], shown["type"], shown["project"], shown["next"]) == (new.id, "delivered", "billing", None)
+    second_document = (await intake.client.get(f"/events/{new.id}")).json()
+    assert second_document["body"] == new.body.decode()
+    assert [row["id"] for row in second_document["deliveries"]] == [new.deliveries[0].id]
+    assert (second_document["id"], second_document["type"], second_document["project"], second_document["next"]) == (
+        new.id,
+        "delivered",
+        "billing",
+        None,
+    )
 
 
 async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: Intake, tokens: Tokens) -> None:
@@ -55,7 +62,7 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
     async def found(**query: str) -> list[str]:
         answer = await intake.client.get("/deliveries", params=query)
         assert answer.status_code == 200
-        return [one["event_id"] for one in answer.json()["data"]]
+        return [row["event_id"] for row in answer.json()["data"]]
 
     for query in ({"message_id": "m-1"}, {"event_id": "evt-1"}, {"status": "failed"}, {}):
         assert await found(**query) == [shipping.id, ours.id]
@@ -101,16 +108,16 @@ async def test_the_pages_of_a_search_have_each_delivery_once(intake: Intake, tok
     new = [await accept(intake, f"m-{number}", ORDERS, namespace=tokens.namespace) for number in range(5)]
     query = {"type": "delivered", "status_code": "500", "since": "2020-01-01T00:00:00Z", "limit": "2"}
 
-    seen: list[str] = []
+    ids: list[str] = []
     cursor: dict[str, str] = {}
     async with asyncio.timeout(PATIENCE):
         while True:
             page = (await intake.client.get("/deliveries", params={**query, **cursor})).json()
-            seen += [one["event_id"] for one in page["data"]]
+            ids += [row["event_id"] for row in page["data"]]
             if page["next"] is None:
                 break
             cursor = {"cursor": page["next"]}
-    assert seen == [event.id for event in new[::-1]]
+    assert ids == [event.id for event in new[::-1]]
     assert (await intake.client.get("/deliveries", params={"until": "2020-01-01T00:00:00Z"})).json()["data"] == []
 
 

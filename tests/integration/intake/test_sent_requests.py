@@ -31,8 +31,10 @@ def answered(_: Received) -> web.Response:
 async def delivered(intake: Intake, receiver: Receiver, **change: object) -> DeliveryRecord:
     """Deliver one event to the receiver, and return the delivery."""
     receiver.answer = answered
-    own = (("Authorization", CREDENTIAL), ("X-Tenant", "acme"))
-    endpoint = replace(intake.orders, url=f"{receiver.url}/hooks?x=1", suspend=False, headers=own, secrets=(SECRET,))
+    container = (("Authorization", CREDENTIAL), ("X-Tenant", "acme"))
+    endpoint = replace(
+        intake.orders, url=f"{receiver.url}/hooks?x=1", suspend=False, headers=container, secrets=(SECRET,)
+    )
     intake.registry.put(replace(endpoint, **change))  # type: ignore[arg-type]
     path = "/projects/billing/events"
     await intake.client.post(path, content=BODY, headers={"Content-Type": "application/json"})
@@ -47,9 +49,9 @@ async def shown(intake: Intake, record: DeliveryRecord) -> tuple[dict[str, objec
     assert answer.status_code == 200
     assert SECRET not in answer.text
     assert CREDENTIAL not in answer.text
-    told = answer.json()
-    [attempt] = told["attempts"]
-    return told["request"], attempt
+    document = answer.json()
+    [attempt] = document["attempts"]
+    return document["request"], attempt
 
 
 async def test_the_request_is_shown_as_the_receiver_got_it(intake: Intake) -> None:
@@ -62,10 +64,10 @@ async def test_the_request_is_shown_as_the_receiver_got_it(intake: Intake) -> No
     assert request == {"method": "POST", "url": f"{receiver.url}/hooks?x=1", "body": received.body.decode()}
     headers = attempt["request_headers"]
     assert isinstance(headers, dict)
-    got = {name.lower(): value for name, value in received.headers.items()}
-    hidden = {"authorization": "(hidden)", "x-tenant": "(hidden)"}
-    assert {name.lower(): value for name, value in headers.items()} == {**got, **hidden}
-    assert {"x-service-signature", "webhook-signature", "webhook-timestamp"} <= set(got)
+    result = {name.lower(): value for name, value in received.headers.items()}
+    secret = {"authorization": "(hidden)", "x-tenant": "(hidden)"}
+    assert {name.lower(): value for name, value in headers.items()} == {**result, **secret}
+    assert {"x-service-signature", "webhook-signature", "webhook-timestamp"} <= set(result)
     assert (attempt["signature_known"], attempt["endpoint_changed"]) == (True, False)
     answer = attempt["response_headers"]
     assert isinstance(answer, dict)
@@ -110,13 +112,13 @@ async def test_attempts_are_signed_again_beside_the_event_loop(
     intake: Intake, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """A namespace signs one delivery at a time, so that it cannot use all threads; 15 of its requests wait."""
-    begun, go_on = [], threading.Event()
-    sent = DeliveryLog.sent
+    threads, go_on = [], threading.Event()
+    body = DeliveryLog.sent
 
     def held(*given: object) -> object:
-        begun.append(threading.current_thread())
+        threads.append(threading.current_thread())
         assert go_on.wait(60)
-        return sent(*given)  # type: ignore[arg-type]
+        return body(*given)  # type: ignore[arg-type]
 
     async with Receiver() as receiver:
         record = await delivered(intake, receiver)
@@ -127,9 +129,9 @@ async def test_attempts_are_signed_again_beside_the_event_loop(
     requests = [asyncio.ensure_future(ask) for ask in asks]
     try:
         await until(lambda: sum(request.done() for request in requests) == 3)
-        assert len(begun) == 1
+        assert len(threads) == 1
     finally:
         go_on.set()
     statuses = [answer.status_code for answer in await asyncio.gather(*requests)]
     assert sorted(statuses) == [200] * SIGNINGS.each + [429] * 3
-    assert threading.main_thread() not in begun
+    assert threading.main_thread() not in threads

@@ -28,26 +28,26 @@ async def test_an_endpoint_has_numbers_in_total_and_in_buckets(intake: Intake) -
     await settle(intake, ORDERS, State.DELIVERED, State.DELIVERED, State.FAILED)
     intake.clock.advance(60_000)
 
-    told = (await intake.client.get("/webhookendpoints/orders/statistics?window=1h")).json()
+    document = (await intake.client.get("/webhookendpoints/orders/statistics?window=1h")).json()
 
     latencies = {"latency_p50_ms": None, "latency_p95_ms": None}
-    none = {"delivered": 0, "failed": 0, "attempts": 0, "failed_attempts": 0, **latencies}
-    some = none | {"delivered": 2, "failed": 1, "attempts": 3, "failed_attempts": 1}
-    some |= {"latency_p50_ms": 8, "latency_p95_ms": 10}
-    buckets = told.pop("buckets")
-    assert told == {
+    absence = {"delivered": 0, "failed": 0, "attempts": 0, "failed_attempts": 0, **latencies}
+    sample = absence | {"delivered": 2, "failed": 1, "attempts": 3, "failed_attempts": 1}
+    sample |= {"latency_p50_ms": 8, "latency_p95_ms": 10}
+    buckets = document.pop("buckets")
+    assert document == {
         "window": "1h",
         "bucket_seconds": 60,
         "since": "2025-12-31T23:02:00.000Z",
         "until": "2026-01-01T00:02:00.000Z",
-        "total": some,
+        "total": sample,
         "messages": None,
     }
     assert len(buckets) == 60
-    assert buckets[0] == {"since": "2025-12-31T23:02:00.000Z", **none}
+    assert buckets[0] == {"since": "2025-12-31T23:02:00.000Z", **absence}
     assert buckets[-2:] == [
-        {"since": "2026-01-01T00:00:00.000Z", **some},
-        {"since": "2026-01-01T00:01:00.000Z", **none},
+        {"since": "2026-01-01T00:00:00.000Z", **sample},
+        {"since": "2026-01-01T00:01:00.000Z", **absence},
     ]
 
 
@@ -68,16 +68,16 @@ async def test_a_project_is_the_sum_of_its_endpoints(
     intake.engine.store.statistics.registry = intake.registry
     intake.registry.put_project(tokens.namespace, "billing", ProjectSettings(uid="uid-of-billing"))
     for uid, project in (("uid-audit", "billing"), ("uid-other", "shipping")):
-        other = subscriber(uid, "http://127.0.0.1:1/nobody-listens", suspend=True)
-        named = replace(other, namespace=tokens.namespace, name=uid, project=project, secrets=(SECRET,))
-        intake.registry.put(named)
+        second = subscriber(uid, "http://127.0.0.1:1/nobody-listens", suspend=True)
+        twin = replace(second, namespace=tokens.namespace, name=uid, project=project, secrets=(SECRET,))
+        intake.registry.put(twin)
     for uid in (ORDERS, "uid-audit", "uid-other"):
         await settle(intake, uid, State.DELIVERED)
 
-    told = (await intake.client.get("/projects/billing/statistics", params={"window": query})).json()
+    document = (await intake.client.get("/projects/billing/statistics", params={"window": query})).json()
 
-    assert (told["window"], told["bucket_seconds"], len(told["buckets"])) == expected
-    assert told["total"]["delivered"] == told["buckets"][-1]["delivered"] == 2
+    assert (document["window"], document["bucket_seconds"], len(document["buckets"])) == expected
+    assert document["total"]["delivered"] == document["buckets"][-1]["delivered"] == 2
 
 
 @pytest.mark.parametrize("path", PATHS)

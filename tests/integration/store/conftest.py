@@ -26,14 +26,14 @@ def observed() -> Observed:
 @pytest_asyncio.fixture
 async def open_store(url: str, clock: Clock, observed: Observed) -> AsyncIterator[Open]:
     """Open a store on the test's database; at the end of the test it is closed."""
-    opened: list[Store] = []
+    entries: list[Store] = []
 
     async def open_one() -> Store:
-        opened.append(await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, observe=observed))
-        return opened[-1]
+        entries.append(await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, observe=observed))
+        return entries[-1]
 
     yield open_one
-    for store in opened:
+    for store in entries:
         await store.close()
 
 
@@ -46,6 +46,6 @@ async def store(open_store: Open) -> Store:
 @pytest_asyncio.fixture
 async def neighbour(store: Store, url: str, clock: Clock) -> AsyncIterator[Store]:
     """Open the store of another replica on the same database."""
-    other = await neighbour_of(store, url, clock)
-    yield other
-    await left(other)
+    second_store = await neighbour_of(store, url, clock)
+    yield second_store
+    await left(second_store)

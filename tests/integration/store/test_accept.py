@@ -18,10 +18,10 @@ async def test_accepting_writes_a_pending_delivery_for_each_endpoint(store: Stor
     """An event for two endpoints becomes two pending deliveries, due at once, and both endpoints count it."""
     new = event("orders", "audit")
 
-    accepted = await store.accept([new])
+    result = await store.accept([new])
 
-    assert (accepted.accepted, accepted.deliveries, accepted.at_ms) == (1, 2, clock.now)
-    assert not accepted.duplicate_of
+    assert (result.accepted, result.deliveries, result.at_ms) == (1, 2, clock.now)
+    assert not result.duplicate_of
     assert [await state_of(store, delivery_id) for delivery_id in ids([new])] == [State.PENDING] * 2
     assert await store.next_due() == {"orders": clock.now, "audit": clock.now}
     assert await store.read(read.counts) == {"orders": Counts(pending=1), "audit": Counts(pending=1)}
@@ -38,9 +38,9 @@ async def test_a_body_comes_back_as_the_bytes_that_were_accepted(store: Store, b
     bodies = [b"before", body, b"after"]
     await store.accept([event("orders", body=each) for each in bodies])
 
-    claimed = await store.claim([("orders", 3)])
+    claims = await store.claim([("orders", 3)])
 
-    assert [delivery.body for delivery in claimed] == bodies
+    assert [delivery.body for delivery in claims] == bodies
 
 
 @pytest.mark.both_engines
@@ -59,12 +59,12 @@ async def test_an_event_id_repeated_within_the_window_is_a_duplicate(store: Stor
     await store.accept([first])
     before = await all_rows(store)
     clock.advance(DEDUPE_WINDOW_MS - 1)
-    repeated = event("orders", event_id="e-1")
+    repetition = event("orders", event_id="e-1")
 
-    accepted = await store.accept([repeated])
+    result = await store.accept([repetition])
 
-    assert (accepted.accepted, accepted.deliveries) == (0, 0)
-    assert accepted.duplicate_of == {repeated.id: first.id}
+    assert (result.accepted, result.deliveries) == (0, 0)
+    assert result.duplicate_of == {repetition.id: first.id}
     assert await all_rows(store) == before
     assert await store.read(read.counts_of, "orders") == Counts(pending=1)
 
@@ -85,10 +85,10 @@ async def test_a_repetition_within_one_call_is_a_duplicate(store: Store) -> None
     """Of events with one id in a call, the first counts and the others are duplicates."""
     batch = [event("orders", event_id="e-1"), event("orders", event_id="e-2"), event("orders", event_id="e-1")]
 
-    accepted = await store.accept(batch)
+    result = await store.accept(batch)
 
-    assert (accepted.accepted, accepted.deliveries) == (2, 2)
-    assert accepted.duplicate_of == {batch[2].id: batch[0].id}
+    assert (result.accepted, result.deliveries) == (2, 2)
+    assert result.duplicate_of == {batch[2].id: batch[0].id}
     assert await claimed_ids(store) == ids(batch[:2])
 
 
@@ -103,18 +103,18 @@ async def test_of_concurrent_repetitions_one_is_accepted(store: Store) -> None:
 
 async def test_event_ids_are_the_projects_own(store: Store) -> None:
     """Two Projects may use the same id, also one after the other with one name. Events without an id are all new."""
-    one, other = (event("orders", event_id="e-1")._replace(project_uid=uid) for uid in ("uid-1", "uid-2"))
-    assert (await store.accept([one])).accepted == 1
-    assert (await store.accept([other])).accepted == 1
+    first, second = (event("orders", event_id="e-1")._replace(project_uid=uid) for uid in ("uid-1", "uid-2"))
+    assert (await store.accept([first])).accepted == 1
+    assert (await store.accept([second])).accepted == 1
     assert (await store.accept([event("orders", event_id="e-1")._replace(project_uid="uid-1")])).accepted == 0
     assert (await store.accept([event("orders"), event("orders")])).accepted == 2
 
 
 async def test_an_event_nobody_subscribes_to_leaves_only_its_id(store: Store) -> None:
     """An event without subscribers stores no body, but a later event with its id is still a duplicate."""
-    accepted = await store.accept([event(event_id="e-1")])
+    result = await store.accept([event(event_id="e-1")])
 
-    assert (accepted.accepted, accepted.deliveries) == (1, 0)
+    assert (result.accepted, result.deliveries) == (1, 0)
     assert (await store.accept([event(event_id="e-1")])).accepted == 0
     assert (await rows_of(store, "events"), await rows_of(store, "event_ids")) == (0, 1)
 
@@ -122,12 +122,12 @@ async def test_an_event_nobody_subscribes_to_leaves_only_its_id(store: Store) ->
 @pytest.mark.both_engines
 async def test_a_call_is_accepted_as_a_whole_or_not_at_all(store: Store) -> None:
     """One impossible event rolls back the whole call, and the ids of the call are free again."""
-    taken = event("orders")
-    await store.accept([taken])
+    first = event("orders")
+    await store.accept([first])
     before = await all_rows(store)
 
     with pytest.raises(StoreError, match="refused"):
-        await store.accept([event("orders", event_id="e-1"), taken])
+        await store.accept([event("orders", event_id="e-1"), first])
 
     assert await all_rows(store) == before
     assert (await store.accept([event("orders", event_id="e-1")])).accepted == 1
@@ -145,9 +145,9 @@ async def test_an_event_id_that_no_database_keeps_is_refused(store: Store, event
 @pytest.mark.parametrize("event_id", ["", " ", "line\nbreak", 'quo"te\\', "größe 😀", "x" * 5000])
 async def test_any_other_event_id_is_kept_apart_from_similar_ones(store: Store, event_id: str) -> None:
     """Only an event with exactly the same id is a duplicate."""
-    accepted = await store.accept([event(event_id=event_id), event(event_id=f"{event_id}!"), event(event_id=event_id)])
+    result = await store.accept([event(event_id=event_id), event(event_id=f"{event_id}!"), event(event_id=event_id)])
 
-    assert accepted.accepted == 2
+    assert result.accepted == 2
 
 
 async def test_concurrent_accepts_share_a_transaction(store: Store, observed: Observed) -> None:
@@ -166,18 +166,18 @@ async def test_a_trace_comes_back_with_what_is_claimed_and_only_there(store: Sto
     traced, plain = event("orders"), event("orders")
     await store.accept([traced._replace(trace=traceparent), plain])
 
-    claimed = await store.claim([("orders", 2)])
+    claims = await store.claim([("orders", 2)])
 
-    assert {delivery.event_id: delivery.trace for delivery in claimed} == {traced.id: traceparent, plain.id: None}
+    assert {delivery.event_id: delivery.trace for delivery in claims} == {traced.id: traceparent, plain.id: None}
 
 
 @pytest.mark.both_engines
 @pytest.mark.parametrize("number", [2, 33])
 async def test_events_of_every_kind_are_accepted_in_one_call(store: Store, clock: Clock, number: int) -> None:
     """A call may have duplicates, traced events and claimed deliveries; each event comes back as it was sent."""
-    known = event("orders", event_id="known")
-    await store.accept([known])
-    repeated = event("orders", event_id="known")
+    first = event("orders", event_id="known")
+    await store.accept([first])
+    repetition = event("orders", event_id="known")
     new = [
         event("orders", event_id=f"e-{position}", claimed=position % 2 == 0, body=b"%d" % position)._replace(
             trace=f"00-{position:032x}-0000000000000001-01" if position % 3 == 0 else None
@@ -185,17 +185,17 @@ async def test_events_of_every_kind_are_accepted_in_one_call(store: Store, clock
         for position in range(number - 1)
     ]
 
-    accepted = await store.accept([repeated, *new])
+    result = await store.accept([repetition, *new])
 
-    assert (accepted.accepted, accepted.deliveries) == (number - 1, number - 1)
-    assert accepted.duplicate_of == {repeated.id: known.id}
+    assert (result.accepted, result.deliveries) == (number - 1, number - 1)
+    assert result.duplicate_of == {repetition.id: first.id}
     assert (await store.read(read.counts_of, "orders")).pending == number
     free = [one for one in new if not one.deliveries[0].claimed]
-    claimed = await store.claim([("orders", 2 * number)])
-    assert [(one.event_id, one.body, one.trace) for one in claimed] == [
-        (one.id, one.body, one.trace) for one in [known, *free]
+    claims = await store.claim([("orders", 2 * number)])
+    assert [(one.event_id, one.body, one.trace) for one in claims] == [
+        (one.id, one.body, one.trace) for one in [first, *free]
     ]
-    assert {one.accepted_ms for one in claimed} == {clock.now}
+    assert {one.accepted_ms for one in claims} == {clock.now}
 
 
 def content(digest: int | None, event_id: str = "e-1") -> NewEvent:
@@ -209,13 +209,13 @@ async def test_an_id_with_other_content_is_a_conflict_and_with_the_same_content_
     store: Store, digest: int
 ) -> None:
     """A conflict writes nothing of its call, and the ids of the call are free again."""
-    first, again, other = content(digest), content(digest), content(digest ^ 7)
+    first, again, second = content(digest), content(digest), content(digest ^ 7)
     await store.accept([first])
     before = await all_rows(store)
 
-    refused = await store.accept([content(5, "e-2"), other, event("orders")])
+    refusal = await store.accept([content(5, "e-2"), second, event("orders")])
 
-    assert (refused.accepted, refused.deliveries, refused.conflicts) == (0, 0, frozenset([other.id]))
+    assert (refusal.accepted, refusal.deliveries, refusal.conflicts) == (0, 0, frozenset([second.id]))
     assert await all_rows(store) == before
     assert (await store.accept([again])).duplicate_of == {again.id: first.id}
     assert (await store.accept([content(6, "e-2")])).accepted == 1
@@ -232,8 +232,8 @@ async def test_the_content_of_an_id_counts_for_the_window(store: Store, clock: C
 async def test_an_id_without_a_digest_is_compared_by_itself(store: Store) -> None:
     """CloudEvents have no digest."""
     await store.accept([content(None)])
-    accepted = await store.accept([content(None)])
-    assert (len(accepted.duplicate_of), accepted.conflicts) == (1, frozenset())
+    result = await store.accept([content(None)])
+    assert (len(result.duplicate_of), result.conflicts) == (1, frozenset())
 
 
 async def test_other_content_within_one_call_is_a_conflict(store: Store) -> None:
@@ -286,7 +286,7 @@ async def test_attributes_come_back_with_what_is_claimed_beside_small_and_large_
     plain = event("orders")
     await store.accept([*cloud, plain])
 
-    claimed = {one.event_id: one for one in await store.claim([("orders", 3)])}
+    claims = {delivery.event_id: delivery for delivery in await store.claim([("orders", 3)])}
 
-    assert [claimed[one.id].attributes for one in (*cloud, plain)] == [attributes, attributes, None]
-    assert claimed[cloud[0].id].size == cloud[0].size == 10 + len(attributes)
+    assert [claims[delivery.id].attributes for delivery in (*cloud, plain)] == [attributes, attributes, None]
+    assert claims[cloud[0].id].size == cloud[0].size == 10 + len(attributes)

@@ -25,10 +25,12 @@ def delivery_at(epoch_ms: int, number: int = 0, uid: str = "orders") -> NewDeliv
 
 async def ended(store: Store, state: State, *deliveries: NewDelivery, event_type: str = "delivered") -> list[str]:
     """Accept and settle deliveries, and return their ids."""
-    events = [NewEvent(message_id(), "acme", "billing", None, event_type, b"{}", (one,)) for one in deliveries]
+    events = [
+        NewEvent(message_id(), "acme", "billing", None, event_type, b"{}", (delivery,)) for delivery in deliveries
+    ]
     await store.accept(events)
-    await store.settle([settlement(one, state) for one in deliveries])
-    return [one.id for one in deliveries]
+    await store.settle([settlement(delivery, state) for delivery in deliveries])
+    return [delivery.id for delivery in deliveries]
 
 
 def wanted(clock: Clock, choice: Choice = BOTH, *, since: int = 0, until: int | None = None) -> Wanted:
@@ -41,15 +43,15 @@ async def completed(store: Store, replay_id: str = "rec_1", limit: int = 1000) -
     steps = 0
     while (await store.running_replays()) and steps < 1000:
         await store.chosen_replays.advance(replay_id, limit=limit)
-        for claimed in await store.claim([("orders", limit)]):
-            await store.settle([settlement(claimed, State.DELIVERED)])
+        for delivery in await store.claim([("orders", limit)]):
+            await store.settle([settlement(delivery, State.DELIVERED)])
         steps += 1
     return steps
 
 
 async def pending(store: Store, ids: Sequence[str]) -> list[str]:
     """Return which deliveries are pending."""
-    return [one for one in ids if await state_of(store, one) is State.PENDING]
+    return [item for item in ids if await state_of(store, item) is State.PENDING]
 
 
 @pytest.mark.both_engines
@@ -82,16 +84,16 @@ async def test_state_and_type_choose_the_deliveries(
     expected = [all_ids[number] for number in chosen]
     assert await pending(store, all_ids) == expected
     assert await claimed_ids(store) == expected
-    delivered = sum(number in (0, 2) for number in chosen)
+    count = sum(number in (0, 2) for number in chosen)
     counts = (await store.read(read.counts))["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (
         len(chosen),
-        2 - delivered,
-        2 - (len(chosen) - delivered),
+        2 - count,
+        2 - (len(chosen) - count),
     )
-    told = await store.replay("rec_1")
-    assert told is not None
-    assert (told.state, told.done, told.choice) == (ReplayState.COMPLETED, len(chosen), choice)
+    text = await store.replay("rec_1")
+    assert text is not None
+    assert (text.state, text.done, text.choice) == (ReplayState.COMPLETED, len(chosen), choice)
     assert (await store.read(read.counts))["audit"].pending == 0
 
 
@@ -126,14 +128,14 @@ async def test_every_delivery_is_sent_once_the_oldest_first(
     order: list[str] = []
     while await store.running_replays():
         await store.chosen_replays.advance("rec_1", limit=limit)
-        for claimed in await store.claim([("orders", 100)]):
-            order.append(claimed.id)
-            await store.settle([settlement(claimed, FAILED)])
+        for delivery in await store.claim([("orders", 100)]):
+            order.append(delivery.id)
+            await store.settle([settlement(delivery, FAILED)])
 
-    assert order == [one.id for one in mine]
-    told = await store.replay("rec_1")
-    assert told is not None
-    assert (told.done, told.total) == (12, 12)
+    assert order == [item.id for item in mine]
+    text = await store.replay("rec_1")
+    assert text is not None
+    assert (text.done, text.total) == (12, 12)
 
 
 @pytest.mark.both_engines
@@ -142,9 +144,11 @@ async def test_two_replicas_take_a_step_once(store: Store, neighbour: Store, clo
     await ended(store, DELIVERED, *[delivery_at(clock.now - HOUR, number) for number in range(10)])
     await store.chosen_replays.begin("rec_1", wanted(clock))
 
-    moved = await asyncio.gather(*[one.chosen_replays.advance("rec_1", limit=100) for one in (store, neighbour) * 3])
+    second_receiver = await asyncio.gather(
+        *[replica.chosen_replays.advance("rec_1", limit=100) for replica in (store, neighbour) * 3]
+    )
 
-    assert sum(number or 0 for number in moved) == 10
+    assert sum(number or 0 for number in second_receiver) == 10
     assert await store.read(read.counts_of, "orders") == Counts(10, 0, 0, 0, 1_800_000_000_000, 200)
 
 
@@ -160,11 +164,11 @@ async def test_what_changed_since_the_search_stays_as_it_is(store: Store, clock:
     assert list(step.ids) == [first, second]
     await store.retry(first)
 
-    taken = await store.transactions.write(
+    lease = await store.transactions.write(
         "test", lambda connection: replay.take_step(connection, "rec_1", step, slot=0, now=clock.now)
     )
 
-    assert taken == (1, "orders")
+    assert lease == (1, "orders")
     assert (await store.read(read.counts_of, "orders")).pending == 2
 
 
@@ -182,7 +186,7 @@ async def test_a_replay_goes_on_where_it_was_after_a_restart(open_store: Open, c
     assert (job.id, job.done, job.total, job.choice) == ("rec_1", 2, 5, BOTH)
     await completed(store, limit=2)
 
-    records = [await store.read_log(read.delivery, one) for one in ids]
+    records = [await store.read_log(read.delivery, item) for item in ids]
     assert [len(record.attempts) for record in records if record] == [2] * 5
 
 
@@ -198,9 +202,9 @@ async def test_a_cancelled_replay_leaves_its_deliveries_pending(store: Store, cl
 
     assert await store.chosen_replays.advance("rec_1", limit=10) is None
     assert await pending(store, ids) == ids[:1]
-    told = await store.replay("rec_1")
-    assert told is not None
-    assert (told.state, told.done, told.ended_ms) == (ReplayState.CANCELLED, 1, clock.now - 1)
+    text = await store.replay("rec_1")
+    assert text is not None
+    assert (text.state, text.done, text.ended_ms) == (ReplayState.CANCELLED, 1, clock.now - 1)
 
 
 @pytest.mark.both_engines
@@ -225,9 +229,9 @@ async def test_an_endpoint_keeps_a_bounded_number_of_replays(store: Store, clock
         await store.chosen_replays.begin(f"rec_{number + 1:03}", wanted(clock))
         await store.chosen_replays.cancel(f"rec_{number + 1:03}")
 
-    kept = await store.chosen_replays.of_endpoint("orders")
+    replays = await store.chosen_replays.of_endpoint("orders")
 
-    assert [job.id for job in kept] == [
+    assert [job.id for job in replays] == [
         f"rec_{replay.KEPT_REPLAYS + 5 - back:03}" for back in range(replay.KEPT_REPLAYS)
     ]
     assert await store.replay("rec_005") is None
@@ -246,9 +250,9 @@ async def test_a_count_has_a_bound(store: Store, clock: Clock, monkeypatch: pyte
     await store.chosen_replays.advance("rec_1", limit=10)
 
     assert await pending(store, ids) == ids
-    told = await store.replay("rec_1")
-    assert told is not None
-    assert (told.total, told.done) == (5, 5)
+    text = await store.replay("rec_1")
+    assert text is not None
+    assert (text.total, text.done) == (5, 5)
 
 
 @pytest.mark.both_engines
@@ -309,10 +313,10 @@ async def test_a_deleted_endpoints_replay_ends(store: Store, clock: Clock) -> No
     assert await store.discard("orders", "endpoint deleted") == 2
 
     assert await store.chosen_replays.advance("rec_1", limit=2) is None
-    told = await store.replay("rec_1")
-    assert told is not None
-    assert (told.state, told.done, told.ended_ms) == (ReplayState.CANCELLED, 2, clock.now)
-    assert [await state_of(store, one) for one in orders] == [State.DISCARDED, State.DISCARDED, FAILED]
+    text = await store.replay("rec_1")
+    assert text is not None
+    assert (text.state, text.done, text.ended_ms) == (ReplayState.CANCELLED, 2, clock.now)
+    assert [await state_of(store, order) for order in orders] == [State.DISCARDED, State.DISCARDED, FAILED]
     assert await store.read(read.counts_of, "orders") == Counts(0, 0, 1, 2, 1_800_000_000_000, 200)
 
 

@@ -20,11 +20,11 @@ async def test_a_claim_brings_all_that_an_attempt_needs(store: Store, clock: Clo
     accepted_ms = clock.now
     clock.advance(5)
 
-    [claimed] = await store.claim([("orders", 1)])
+    [delivery] = await store.claim([("orders", 1)])
 
-    assert (claimed.id, claimed.endpoint_uid) == (new.deliveries[0].id, "orders")
-    assert (claimed.event_id, claimed.event_type, claimed.body) == (new.id, "delivered", new.body)
-    assert (claimed.attempts, claimed.accepted_ms) == (0, accepted_ms)
+    assert (delivery.id, delivery.endpoint_uid) == (new.deliveries[0].id, "orders")
+    assert (delivery.event_id, delivery.event_type, delivery.body) == (new.id, "delivered", new.body)
+    assert (delivery.attempts, delivery.accepted_ms) == (0, accepted_ms)
 
 
 async def test_the_oldest_due_comes_first_and_no_more_than_wanted(store: Store, clock: Clock) -> None:
@@ -32,10 +32,10 @@ async def test_the_oldest_due_comes_first_and_no_more_than_wanted(store: Store, 
     old = [await accept_one(store) for _ in range(2)]
     clock.advance(1)
     young = [await accept_one(store) for _ in range(3)]
-    wanted = [delivery.id for delivery in (*old, *young)]
+    expected = [delivery.id for delivery in (*old, *young)]
 
-    assert await claimed_ids(store, limit=3) == wanted[:3]
-    assert await claimed_ids(store, limit=3) == wanted[3:]
+    assert await claimed_ids(store, limit=3) == expected[:3]
+    assert await claimed_ids(store, limit=3) == expected[3:]
 
 
 async def test_one_claim_serves_several_endpoints(store: Store) -> None:
@@ -43,9 +43,9 @@ async def test_one_claim_serves_several_endpoints(store: Store) -> None:
     new = event("orders", "orders", "audit", "audit", "other")
     await store.accept([new])
 
-    claimed = await store.claim([("orders", 1), ("audit", 5), ("unknown", 5)])
+    claims = await store.claim([("orders", 1), ("audit", 5), ("unknown", 5)])
 
-    assert sorted(delivery.endpoint_uid for delivery in claimed) == ["audit", "audit", "orders"]
+    assert sorted(delivery.endpoint_uid for delivery in claims) == ["audit", "audit", "orders"]
 
 
 async def test_concurrent_claims_never_share_a_delivery(store: Store, neighbour: Store) -> None:
@@ -53,7 +53,7 @@ async def test_concurrent_claims_never_share_a_delivery(store: Store, neighbour:
     new = event(*["orders"] * 20)
     await store.accept([new])
 
-    claims = await asyncio.gather(*[one.claim([("orders", 3)]) for one in (store, neighbour) * 5])
+    claims = await asyncio.gather(*[replica.claim([("orders", 3)]) for replica in (store, neighbour) * 5])
 
     assert sorted(delivery.id for claim in claims for delivery in claim) == sorted(ids([new]))
 
@@ -208,10 +208,10 @@ async def test_deliveries_of_one_event_share_a_body_in_memory(store: Store, size
     """A claim of one event's deliveries for many endpoints reads and keeps the body once."""
     await store.accept([event("orders", "audit", "billing", body=b"x" * size)])
 
-    claimed = await store.claim([(uid, 1) for uid in ("orders", "audit", "billing")])
+    claims = await store.claim([(uid, 1) for uid in ("orders", "audit", "billing")])
 
-    assert len(claimed) == 3
-    assert len({id(one.body) for one in claimed}) == 1
+    assert len(claims) == 3
+    assert len({id(delivery.body) for delivery in claims}) == 1
 
 
 def test_large_bodies_are_read_in_groups_of_a_bounded_size() -> None:

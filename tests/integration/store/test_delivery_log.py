@@ -18,8 +18,8 @@ LARGE = "\x01" * 4096
 async def record_attempts(store: Store, delivery_id: str, number: int, response: str = "no") -> None:
     """Write attempts of a delivery, as many replays do."""
     common = {"delivery_id": delivery_id, "started_ms": 1, "duration_ms": 1, "status_code": 500, "error": ""}
-    made = [{**common, "number": one, "response": response} for one in range(1, number + 1)]
-    await store.transactions.write("test", lambda connection: connection.execute(insert(attempts), made) and None)
+    creation = [{**common, "number": index, "response": response} for index in range(1, number + 1)]
+    await store.transactions.write("test", lambda connection: connection.execute(insert(attempts), creation) and None)
 
 
 @pytest.mark.both_engines
@@ -28,14 +28,14 @@ async def test_the_log_pages_through_everything_once_newest_first(store: Store) 
     new = [event("orders") for _ in range(7)]
     await store.accept([*new, event("audit")])
 
-    seen: list[str] = []
+    records: list[str] = []
     cursor = None
     for _ in range(3):
         page, cursor = await store.read_log(read.log, "orders", limit=3, cursor=cursor)
-        seen += [record.id for record in page]
+        records += [record.id for record in page]
         await accept_one(store)
 
-    assert seen == ids(new)[::-1]
+    assert records == ids(new)[::-1]
     assert cursor is None
 
 
@@ -72,8 +72,8 @@ async def test_an_endpoint_without_deliveries_has_an_empty_log_and_zero_counts(s
 
 async def test_pending_uids_names_the_endpoints_with_a_backlog(store: Store) -> None:
     """An endpoint whose deliveries have all ended is not included."""
-    done = await accept_one(store, claimed=True)
-    await store.settle([settlement(done, State.DELIVERED)])
+    result = await accept_one(store, claimed=True)
+    await store.settle([settlement(result, State.DELIVERED)])
     await accept_one(store, uid="audit")
 
     assert await store.read(read.pending_uids) == {"audit"}
@@ -100,7 +100,7 @@ async def test_a_recorded_test_is_in_the_log_and_nowhere_else(
 ) -> None:
     """It is due for nobody, counted nowhere, neither retried nor replayed, and pruned like a delivered one."""
     await store.accept([event("orders")])
-    counted = await store.read(read.counts_of, "orders")
+    counts = await store.read(read.counts_of, "orders")
     new = event("orders")
     attempt = Attempt(1, clock.now, 12, 200, error, "a NUL: \0")
     await store.record_test(new, attempt, clock.now - 5)
@@ -112,13 +112,13 @@ async def test_a_recorded_test_is_in_the_log_and_nowhere_else(
     assert (record.is_test, record.state, record.event_id) == (True, state, new.id)
     assert record.attempts == (attempt._replace(response="a NUL: ?"),)
     assert record in (await store.read_log(read.log, "orders"))[0]
-    assert await store.read(read.counts_of, "orders") == counted
+    assert await store.read(read.counts_of, "orders") == counts
     assert await store.retry(record.id) is State.DISCARDED
     assert (await store.chosen_replays.begin("rec_1", failures_of("orders"))).total == 0
     assert [one.id for one in await store.claim([("orders", 10)])] != [record.id]
     for one in State:
         page, _ = await store.read_log(read.log, "orders", state=one)
-        assert record.id not in [each.id for each in page]
+        assert record.id not in [item.id for item in page]
     assert await store.prune(delivered_before_ms=clock.now - 1, failed_before_ms=clock.now, limit=100) == 0
     assert await store.prune(delivered_before_ms=clock.now + 1, failed_before_ms=0, limit=100) == 3
     assert await store.read_log(read.delivery, record.id) is None
@@ -136,8 +136,8 @@ async def test_only_the_newest_attempts_of_a_delivery_are_shown(store: Store) ->
     record = await store.read_log(read.delivery, many.id)
 
     assert cursor is None
-    shown = {one.id: [attempt.number for attempt in one.attempts] for one in page}
-    assert shown == {many.id: list(range(131, 151)), few.id: [1, 2, 3]}
+    numbers = {item.id: [attempt.number for attempt in item.attempts] for item in page}
+    assert numbers == {many.id: list(range(131, 151)), few.id: [1, 2, 3]}
     assert record is not None
     assert [attempt.number for attempt in record.attempts] == list(range(51, 151))
 
@@ -145,9 +145,9 @@ async def test_only_the_newest_attempts_of_a_delivery_are_shown(store: Store) ->
 @pytest.mark.both_engines
 async def test_a_retry_by_hand_keeps_the_newest_hundred_attempts(store: Store) -> None:
     """The numbers continue, so that the last one is still the number of all attempts."""
-    delivery, other = await accept_one(store, claimed=True), await accept_one(store)
+    delivery, second = await accept_one(store, claimed=True), await accept_one(store)
     await record_attempts(store, delivery.id, 150)
-    await record_attempts(store, other.id, 101)
+    await record_attempts(store, second.id, 101)
     await store.settle([settlement(delivery, State.FAILED)])
 
     await store.retry(delivery.id)
@@ -185,36 +185,36 @@ async def test_a_page_with_large_attempts_ends_early_with_a_cursor(
     monkeypatch.setattr(read, "_DELIVERIES_AT_ONCE", 2)
     new = event(*["orders"] * 5)
     await store.accept([new])
-    for one in new.deliveries:
-        await record_attempts(store, one.id, 2, LARGE)
-    wanted = Search(("orders",), "acme", event_id=new.id)
+    for delivery in new.deliveries:
+        await record_attempts(store, delivery.id, 2, LARGE)
+    expected = Search(("orders",), "acme", event_id=new.id)
 
     async def first_page_of_event() -> tuple[list[DeliveryRecord], str | None]:
-        shown = await store.read_log(search.event, new.id)
-        assert shown is not None
-        return await store.read_log(search.deliveries_of, shown, ["orders"], limit=50)
+        numbers = await store.read_log(search.event, new.id)
+        assert numbers is not None
+        return await store.read_log(search.deliveries_of, numbers, ["orders"], limit=50)
 
     async def page(cursor: str | None) -> tuple[list[DeliveryRecord], str | None]:
         if kind == "event" and cursor is None:
             return await first_page_of_event()
         if kind == "log":
             return await store.read_log(read.log, "orders", cursor=cursor)
-        return await store.read_log(search.page, wanted, limit=50, cursor=cursor)
+        return await store.read_log(search.page, expected, limit=50, cursor=cursor)
 
-    found = await _all_pages(page)
+    rows = await _all_pages(page)
 
-    assert [len(one) for one in found] == pages
-    assert [one for part in found for one in part] == ids([new])[::-1]
+    assert [len(delivery) for delivery in rows] == pages
+    assert [delivery for part in rows for delivery in part] == ids([new])[::-1]
 
 
 async def _all_pages(
     page: Callable[[str | None], Awaitable[tuple[list[DeliveryRecord], str | None]]],
 ) -> list[list[str]]:
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
     cursor = None
-    while len(found) < 10:
+    while len(rows) < 10:
         records, cursor = await page(cursor)
-        found.append([one.id for one in records])
+        rows.append([record.id for record in records])
         if cursor is None:
-            return found
+            return rows
     raise AssertionError("the pages do not end")

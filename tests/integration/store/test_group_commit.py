@@ -41,12 +41,12 @@ async def test_whatever_gathers_during_a_transaction_goes_into_the_next(
 @pytest.mark.both_engines
 async def test_only_the_call_at_fault_fails(store: Store) -> None:
     """Calls that share a transaction with an impossible one are committed."""
-    taken = event("orders")
-    await store.accept([taken])
+    first = event("orders")
+    await store.accept([first])
     before = [event("orders"), event("orders")]
 
     answers = await asyncio.gather(
-        store.accept(before[:1]), store.accept([taken]), store.accept(before[1:]), return_exceptions=True
+        store.accept(before[:1]), store.accept([first]), store.accept(before[1:]), return_exceptions=True
     )
 
     assert [type(answer).__name__ for answer in answers] == ["Accepted", "StoreError", "Accepted"]
@@ -61,11 +61,11 @@ async def test_an_error_of_our_own_reaches_its_caller_as_it_is(store: Store) -> 
         connection.execute(text("DELETE FROM deliveries"))
         raise ZeroDivisionError
 
-    asked = (store.transactions.group_commit.submit(store._accept, [new]), store.transactions.write("fail", fail))
-    accepted, failed = await asyncio.gather(*asked, return_exceptions=True)
+    calls = (store.transactions.group_commit.submit(store._accept, [new]), store.transactions.write("fail", fail))
+    result, failure = await asyncio.gather(*calls, return_exceptions=True)
 
-    assert isinstance(failed, ZeroDivisionError)
-    assert not isinstance(accepted, BaseException)
+    assert isinstance(failure, ZeroDivisionError)
+    assert not isinstance(result, BaseException)
     assert await state_of(store, new.deliveries[0].id) == State.PENDING
 
 
@@ -75,11 +75,11 @@ async def test_each_caller_gets_an_exception_of_its_own(store: Store) -> None:
     def fail(_connection: Connection) -> None:
         raise StoreUnavailable("away")
 
-    asked = (
+    calls = (
         store.transactions.write("fail", fail),
         store.transactions.group_commit.submit(store._accept, [event("orders")]),
     )
-    first, second = await asyncio.gather(*asked, return_exceptions=True)
+    first, second = await asyncio.gather(*calls, return_exceptions=True)
 
     assert isinstance(first, StoreUnavailable)
     assert isinstance(second, StoreUnavailable)
@@ -148,12 +148,12 @@ async def test_a_cancelled_settlement_is_stored_all_the_same(store: Store) -> No
 @pytest.mark.both_engines
 async def test_closing_finishes_what_was_asked_for_and_then_refuses(store: Store) -> None:
     """Calls before the close are carried out, and calls after it are refused."""
-    asked = [asyncio.create_task(store.accept([event("orders")])) for _ in range(20)]
+    calls = [asyncio.create_task(store.accept([event("orders")])) for _ in range(20)]
     await asyncio.sleep(0)
 
     await store.close()
 
-    assert [(await accepted).accepted for accepted in asked] == [1] * 20
+    assert [(await result).accepted for result in calls] == [1] * 20
     for call in (store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), store.read(read.counts)):
         with pytest.raises(StoreUnavailable, match="closed"):
             await call
@@ -239,12 +239,12 @@ async def test_a_writer_that_dies_of_a_fault_says_which(store: Store) -> None:
 @pytest.mark.both_engines
 async def test_refused_transactions_do_not_show_what_was_in_them(store: Store) -> None:
     """The error contains the database's objection, and no data of the events."""
-    taken = event("orders", project="secret-project")
-    await store.accept([taken])
+    first = event("orders", project="secret-project")
+    await store.accept([first])
 
-    with pytest.raises(StoreError, match=r"UNIQUE constraint failed: events|duplicate key .*events_pkey") as caught:
-        await store.accept([taken])
+    with pytest.raises(StoreError, match=r"UNIQUE constraint failed: events|duplicate key .*events_pkey") as error:
+        await store.accept([first])
 
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "secret" not in shown
-    assert taken.id not in shown
+    view = "".join(traceback.format_exception(error.value))
+    assert "secret" not in view
+    assert first.id not in view

@@ -48,8 +48,8 @@ async def test_a_tenant_that_makes_many_keys_has_only_its_own_forgotten(
         owner = Owner("hostile", f"k{number}")
         await digests.claim(f"sha256:{number:02}", owner, lambda: ["sha256:00"])
     assert await digests.owner_of("sha256:victim") == ACME
-    remembered = [number for number in range(20) if await digests.owner_of(f"sha256:{number:02}")]
-    assert remembered == [0, 16, 17, 18, 19]
+    numbers = [number for number in range(20) if await digests.owner_of(f"sha256:{number:02}")]
+    assert numbers == [0, 16, 17, 18, 19]
 
 
 @pytest.mark.both_engines
@@ -63,4 +63,4 @@ async def test_a_digest_that_the_database_refuses_fails_no_other_call(store: Sto
     assert isinstance(first, NewDelivery)
     assert last == ACME
     # SQLite has no such limit.
-    assert {type(one) for one in long_ones} in ({StoreError}, {Owner})
+    assert {type(long_one) for long_one in long_ones} in ({StoreError}, {Owner})

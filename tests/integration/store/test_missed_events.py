@@ -48,14 +48,14 @@ def wanted(clock: Clock, types: Sequence[str] = ("delivered",), *, since: int = 
 
 async def completed(store: Store, limit: int = 100) -> list[str]:
     """Advance the replay to its end, deliver all its deliveries, and return the events in their order."""
-    sent: list[str] = []
+    pieces: list[str] = []
     for _ in range(1000):
         if not await store.running_replays():
-            return sent
+            return pieces
         await store.chosen_replays.advance("rec_1", limit=limit, project=BILLING)
-        for claimed in await store.claim([("orders", limit)]):
-            sent.append(claimed.event_id)
-            await store.settle([settlement(claimed, State.DELIVERED)])
+        for delivery in await store.claim([("orders", limit)]):
+            pieces.append(delivery.event_id)
+            await store.settle([settlement(delivery, State.DELIVERED)])
     raise AssertionError("the replay does not end")
 
 
@@ -63,9 +63,9 @@ async def test_an_event_without_a_subscriber_is_stored_only_if_it_is_to_be_kept(
     """The project's setting decides for each event."""
     await store.accept([event(clock.now, 1), event(clock.now, 2, keep=False), event(clock.now, 3, "audit")])
     assert await number(store) == 2
-    found = await store.read_log(search_sql.event, event(clock.now, 1).id)
-    assert found is not None
-    assert (found.deliveries, found.body) == (0, b"{}")
+    record = await store.read_log(search_sql.event, event(clock.now, 1).id)
+    assert record is not None
+    assert (record.deliveries, record.body) == (0, b"{}")
 
 
 @pytest.mark.both_engines
@@ -73,11 +73,13 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     """Neither events that it got, nor those of other projects, types and times; and a second replay sends nothing."""
     then = clock.now - DAY
     without_subscriber, for_another = event(then, 1), event(then, 2, "audit", keep=False)
-    got, failed = event(then, 3, "orders", "audit"), event(then, 4, "orders")
+    result, failed_event = event(then, 3, "orders", "audit"), event(then, 4, "orders")
     foreign, other_type = event(then, 5, project="payroll"), event(then, 6, kind="opened")
-    await store.accept([without_subscriber, for_another, got, failed, foreign, other_type, event(then - HOUR, 7)])
-    [_, refused] = await store.claim([("orders", 10)])
-    await store.settle([settlement(refused, State.FAILED)])
+    await store.accept(
+        [without_subscriber, for_another, result, failed_event, foreign, other_type, event(then - HOUR, 7)]
+    )
+    [_, delivery] = await store.claim([("orders", 10)])
+    await store.settle([settlement(delivery, State.FAILED)])
     clock.advance(HOUR)
 
     request = wanted(clock, since=then)
@@ -86,9 +88,9 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     assert (job.total, job.choice) == (2, DELIVERED)
     # One delivery of "orders" is still claimed, so it is not sent by the replay's claims.
     assert set(await completed(store)) == {without_subscriber.id, for_another.id}
-    ended = await store.replay("rec_1")
-    assert ended is not None
-    assert (ended.state, ended.done) == (ReplayState.COMPLETED, 2)
+    end = await store.replay("rec_1")
+    assert end is not None
+    assert (end.state, end.done) == (ReplayState.COMPLETED, 2)
     assert await store.chosen_replays.count(wanted(clock, since=then)) == (0, True)
     counts = (await store.read(read_sql.counts))["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (1, 2, 1)
@@ -97,15 +99,15 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
 async def test_a_recorded_test_was_missed_by_no_other_endpoint(store: Store, clock: Clock) -> None:
     """A test was sent to its endpoint by hand, so a replay of another endpoint of the project does not send it."""
     then = clock.now - DAY
-    missed = event(then, 1, "audit", keep=False)
-    await store.accept([missed])
+    missed_event = event(then, 1, "audit", keep=False)
+    await store.accept([missed_event])
     for number in (2, 3):
         attempt = Attempt(1, then, 12, 200, "", "")
         await store.record_test(event(then, number, "audit", keep=False), attempt, then)
 
     assert await store.chosen_replays.count(wanted(clock)) == (1, True)
     await store.chosen_replays.begin("rec_1", wanted(clock))
-    assert await completed(store) == [missed.id]
+    assert await completed(store) == [missed_event.id]
 
 
 async def test_deliveries_of_missed_events_are_found_at_the_time_of_their_events(store: Store, clock: Clock) -> None:
@@ -116,10 +118,10 @@ async def test_deliveries_of_missed_events_are_found_at_the_time_of_their_events
     await completed(store)
     [record], _ = await store.read_log(read_sql.log, "orders", state=None, limit=10, cursor=None)
     assert epoch_ms_of(record.id) == then
-    found = await store.read_log(search_sql.event, event(then, 1).id)
-    assert found is not None
-    listed, _ = await store.read_log(search_sql.deliveries_of, found, ["orders"], limit=10)
-    assert [one.id for one in listed] == [record.id]
+    rows = await store.read_log(search_sql.event, event(then, 1).id)
+    assert rows is not None
+    records, _ = await store.read_log(search_sql.deliveries_of, rows, ["orders"], limit=10)
+    assert [row.id for row in records] == [record.id]
 
 
 async def test_a_replay_of_missed_events_waits_for_the_endpoint(store: Store, clock: Clock) -> None:
@@ -149,10 +151,10 @@ async def test_a_step_that_another_replica_has_taken_writes_nothing(
     step = await neighbour.transactions.read("search", search)
     assert step is not None
     assert await store.chosen_replays.advance("rec_1", limit=4, project=BILLING) == 4
-    taken = await neighbour.transactions.write(
+    lease = await neighbour.transactions.write(
         "take", lambda connection: replay.take_step(connection, "rec_1", step, slot=0, now=clock.now)
     )
-    assert taken == (0, "")
+    assert lease == (0, "")
 
 
 @pytest.mark.both_engines
@@ -173,16 +175,16 @@ async def test_retention_removes_a_kept_event_with_its_last_delivery(store: Stor
 async def test_very_many_deliveries_of_others_hide_no_event(store: Store, clock: Clock) -> None:
     """The search reads the events of the project and the endpoint's own deliveries, and no others."""
     then = clock.now - DAY
-    missed, got = event(then, 1, "audit"), event(then, 2, "orders", "audit")
-    await store.accept([missed])
+    missed_event, result = event(then, 1, "audit"), event(then, 2, "orders", "audit")
+    await store.accept([missed_event])
     for number in range(50):
-        await store.accept([event(then, 100 + number, *(f"uid-{one}" for one in range(1000)), project="payroll")])
-    await store.accept([got])
+        await store.accept([event(then, 100 + number, *(f"uid-{index}" for index in range(1000)), project="payroll")])
+    await store.accept([result])
     # Claimed, so it is not sent by the replay's claims.
     assert len(await store.claim([("orders", 10)])) == 1
     assert await store.chosen_replays.count(wanted(clock)) == (1, True)
     await store.chosen_replays.begin("rec_1", wanted(clock))
-    assert await completed(store) == [missed.id]
+    assert await completed(store) == [missed_event.id]
 
 
 @pytest.mark.both_engines
@@ -201,10 +203,10 @@ async def test_a_search_of_few_rows_goes_on_where_it_ended(store: Store, clock: 
             limit=2, rows_at_most=rows_at_most,
         )  # fmt: skip
 
-    seen: list[str] = []
+    records: list[str] = []
     after: str | None = first_event_id(0)
     while after is not None:
-        found = await store.transactions.read("search", partial(search, after=after))
-        seen += found.ids
-        after = found.position
-    assert seen == [event(then + 700 * number, number).id for number in range(12) if number % 3]
+        rows = await store.transactions.read("search", partial(search, after=after))
+        records += rows.ids
+        after = rows.position
+    assert records == [event(then + 700 * number, number).id for number in range(12) if number % 3]

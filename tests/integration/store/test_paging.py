@@ -105,17 +105,17 @@ class Stage:
             time = random.choice(TIMES_MS)
             begin = first_delivery_id(BEGUN_MS + time)[len("dlv_") : -16]
             name, kind, message = f"msg_{begin}{number:016}", random.choice(TYPES), f"m-{number % 4}"
-            made = []
+            new_stage = []
             for place, uid in enumerate(random.sample(UIDS, random.randint(1, 3))):
                 head = first_delivery_id(BEGUN_MS + time)[:-16]
-                one = NewDelivery(f"{head}{random.randrange(10**9):013}{number:02}{place}", uid, claimed=True)
+                delivery = NewDelivery(f"{head}{random.randrange(10**9):013}{number:02}{place}", uid, claimed=True)
                 state = random.choice(ENDS)
                 code = None if state is State.PENDING else random.choice([200, 500])
-                self.known.append(Known(one.id, name, uid, kind, message, state, code, time))
-                made.append(one)
+                self.known.append(Known(delivery.id, name, uid, kind, message, state, code, time))
+                new_stage.append(delivery)
                 if code is not None:
-                    ends.append(settlement(one, state, status=code))
-            new.append(NewEvent(name, "acme", "billing", None, kind, b"{}", tuple(made), message_id=message))
+                    ends.append(settlement(delivery, state, status=code))
+            new.append(NewEvent(name, "acme", "billing", None, kind, b"{}", tuple(new_stage), message_id=message))
         await self.store.accept(new)
         await self.store.settle(ends)
 
@@ -125,13 +125,13 @@ class Stage:
 
     @staticmethod
     async def _pages(page: Callable[[str | None], Awaitable[tuple[list[DeliveryRecord], str | None]]]) -> list[str]:
-        seen: list[str] = []
+        ids: list[str] = []
         cursor = None
         for _ in range(MOST_PAGES):
-            found, cursor = await page(cursor)
-            seen += [one.id for one in found]
+            rows, cursor = await page(cursor)
+            ids += [row.id for row in rows]
             if cursor is None:
-                return seen
+                return ids
         raise AssertionError(f"the pages do not end: {cursor}")
 
     def close(self) -> None:
@@ -143,9 +143,9 @@ class Stage:
 @pytest.fixture
 def stage(url: str) -> Iterator[Stage]:
     """Yield a store with deliveries."""
-    made = Stage(url)
-    yield made
-    made.close()
+    new_stage = Stage(url)
+    yield new_stage
+    new_stage.close()
 
 
 def test_the_log_of_an_endpoint_has_each_delivery_once(stage: Stage) -> None:
@@ -154,11 +154,11 @@ def test_the_log_of_an_endpoint_has_each_delivery_once(stage: Stage) -> None:
     @settings(max_examples=25, phases=PHASES)
     @given(uid=st.sampled_from(UIDS), state=STATES, size=SIZES, limits=LIMITS)
     def check(uid: str, state: State | None, size: int, limits: Limits) -> None:
-        wanted = [one.id for one in stage.known if one.uid == uid and state in {None, one.state}]
+        expected = [row.id for row in stage.known if row.uid == uid and state in {None, row.state}]
         with ExitStack() as stack:
             limits.apply(stack)
-            found = stage.all_pages(lambda at: stage.store.read_log(read.log, uid, state=state, limit=size, cursor=at))
-        assert found == sorted(wanted, reverse=True)
+            rows = stage.all_pages(lambda at: stage.store.read_log(read.log, uid, state=state, limit=size, cursor=at))
+        assert rows == sorted(expected, reverse=True)
 
     check()
 
@@ -189,16 +189,16 @@ def test_a_search_has_each_delivery_once(stage: Stage) -> None:
         limits: Limits,
     ) -> None:
         since, until = span
-        wanted = [
-            one.id
-            for one in stage.known
-            if one.uid in uids
-            and state in {None, one.state}
-            and message in {None, one.message}
-            and kind in {None, one.kind}
-            and code in {None, one.code}
-            and (since is None or one.time >= since)
-            and (until is None or one.time <= until)
+        expected = [
+            row.id
+            for row in stage.known
+            if row.uid in uids
+            and state in {None, row.state}
+            and message in {None, row.message}
+            and kind in {None, row.kind}
+            and code in {None, row.code}
+            and (since is None or row.time >= since)
+            and (until is None or row.time <= until)
         ]
         search = Search(
             tuple(uids),
@@ -212,8 +212,8 @@ def test_a_search_has_each_delivery_once(stage: Stage) -> None:
         )
         with ExitStack() as stack:
             limits.apply(stack)
-            found = stage.all_pages(lambda at: stage.store.read_log(search_sql.page, search, limit=size, cursor=at))
-        assert found == sorted(wanted, reverse=True)
+            rows = stage.all_pages(lambda at: stage.store.read_log(search_sql.page, search, limit=size, cursor=at))
+        assert rows == sorted(expected, reverse=True)
 
     check()
 
@@ -222,10 +222,10 @@ def test_the_deliveries_of_an_event_and_the_search_after_them_have_each_once(sta
     """The cursor of a shown event continues in a search for the event."""
 
     @settings(max_examples=40, phases=PHASES)
-    @given(name=st.sampled_from([one.event for one in stage.known]), size=SIZES, limits=LIMITS)
+    @given(name=st.sampled_from([row.event for row in stage.known]), size=SIZES, limits=LIMITS)
     def check(name: str, size: int, limits: Limits) -> None:
         uids = UIDS[:2]
-        wanted = [one.id for one in stage.known if one.event == name and one.uid in uids]
+        expected = [row.id for row in stage.known if row.event == name and row.uid in uids]
         search = Search(uids, "acme", event_id=name)
 
         async def page(cursor: str | None) -> tuple[list[DeliveryRecord], str | None]:
@@ -237,8 +237,8 @@ def test_the_deliveries_of_an_event_and_the_search_after_them_have_each_once(sta
 
         with ExitStack() as stack:
             limits.apply(stack)
-            found = stage.all_pages(page)
-        assert found == sorted(wanted, reverse=True)
+            rows = stage.all_pages(page)
+        assert rows == sorted(expected, reverse=True)
 
     check()
 
@@ -259,15 +259,15 @@ def test_the_steps_of_a_replay_have_each_delivery_once(stage: Stage) -> None:
         *, uid: str, states: list[State], types: list[str], span: tuple[int, int], size: int, limits: Limits
     ) -> None:
         since, until = sorted(span)
-        wanted = [
-            one.id
-            for one in stage.known
-            if one.uid == uid and one.state in states and one.kind in (types or TYPES) and since <= one.time <= until
+        expected = [
+            row.id
+            for row in stage.known
+            if row.uid == uid and row.state in states and row.kind in (types or TYPES) and since <= row.time <= until
         ]
         choice = Choice(tuple(states), tuple(types))
         after: str | None = first_delivery_id(BEGUN_MS + since)
         before = first_delivery_id(BEGUN_MS + until + 1)
-        found: list[str] = []
+        matches: list[str] = []
         steps = 0
         with ExitStack() as stack:
             limits.apply(stack)
@@ -279,10 +279,10 @@ def test_the_steps_of_a_replay_have_each_delivery_once(stage: Stage) -> None:
                     return replay_choice.find(connection, choice, endpoint_uid=uid, project=project, **within)  # type: ignore[arg-type]
 
                 ids, after = stage.runner.run(_read(stage.store, step))
-                found += ids
+                matches += ids
                 steps += 1
                 assert steps < MOST_PAGES, f"the steps do not end: {after}"
-        assert found == sorted(wanted)
+        assert matches == sorted(expected)
 
     check()
 

@@ -74,11 +74,11 @@ async def test_a_url_that_leads_nowhere_is_refused_without_its_password(
     url: str, says: str, postgres: PostgresServer
 ) -> None:
     """The error message names the fault of the setting."""
-    with pytest.raises(StoreError, match=re.escape(says.format(port=postgres.port))) as caught:
+    with pytest.raises(StoreError, match=re.escape(says.format(port=postgres.port))) as error:
         await opened(url.format(port=postgres.port))
 
-    assert "hush" not in str(caught.value)
-    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    assert "hush" not in str(error.value)
+    assert error.value.__suppress_context__ or error.value.__context__ is None
 
 
 async def test_both_spellings_of_the_url_are_taken(url: str) -> None:
@@ -100,8 +100,8 @@ async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None
 async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
     """A migrated database equals the definitions."""
     store = await opened(blank_url)
-    found = await store.transactions.read("test", lambda connection: differences(connection, metadata))
-    migrated = await store.transactions.read("test", _indexes)
+    rows = await store.transactions.read("test", lambda connection: differences(connection, metadata))
+    migrated_schema = await store.transactions.read("test", _indexes)
     await store.transactions.write(
         "test", lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None
     )
@@ -111,21 +111,21 @@ async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
         metadata.create_all(connection)
 
     await store.transactions.write("test", define)
-    defined = await store.transactions.read("test", _indexes)
+    defined_schema = await store.transactions.read("test", _indexes)
     await store.close()
 
-    assert found == []
-    assert migrated == defined
+    assert rows == []
+    assert migrated_schema == defined_schema
 
 
 def _indexes(connection: Connection) -> dict[str, str]:
-    found = connection.execute(
+    rows = connection.execute(
         text(
             "SELECT indexname, replace(indexdef, 'defined.', 'public.') FROM pg_indexes"
             " WHERE schemaname IN ('public', 'defined') AND tablename != 'alembic_version' ORDER BY schemaname DESC"
         )
     )
-    return {str(name): str(definition) for name, definition in found}
+    return {str(name): str(definition) for name, definition in rows}
 
 
 async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:
@@ -157,8 +157,8 @@ async def test_a_database_of_a_development_version_is_refused(blank_url: str) ->
         await store.transactions.write("test", partial(_execute, statement=change))
     await store.close()
 
-    told = f"database {blank_url.rpartition('/')[2]} has revision 0014, which this operator does not know"
-    with pytest.raises(StoreError, match=told):
+    message = f"database {blank_url.rpartition('/')[2]} has revision 0014, which this operator does not know"
+    with pytest.raises(StoreError, match=message):
         await opened(blank_url)
 
 
@@ -214,21 +214,21 @@ async def test_a_transaction_waits_for_no_other_instance(
     async with lock_held(url, monkeypatch):
         first, second = await open_store(), await open_store()
         waiting = await accept_one(first)
-        held = asyncio.Event()
+        hold = asyncio.Event()
 
         def accept_and_hold(connection: Connection) -> None:
             first._accept_all(connection, [[event("orders", claimed=True)]])
-            asyncio.get_running_loop().call_soon(held.set)
+            asyncio.get_running_loop().call_soon(hold.set)
             wait_for_the_lock(connection)
 
         slow = first.transactions.write("slow", accept_and_hold)
-        await held.wait()
+        await hold.wait()
         await second.accept([event("orders")])
-        claimed = await second.claim([("orders", 1)])
-        await second.settle([settlement(claimed[0], State.DELIVERED)])
+        claims = await second.claim([("orders", 1)])
+        await second.settle([settlement(claims[0], State.DELIVERED)])
 
         assert not slow.done()
-        assert claimed[0].id == waiting.id
+        assert claims[0].id == waiting.id
     await slow
     assert (await second.read(read_sql.counts_of, "orders")).pending == 2
 
@@ -241,20 +241,20 @@ async def test_a_claim_passes_by_what_another_transaction_is_taking(
         first, second = await open_store(), await open_store()
         new = event(*["orders"] * 4)
         await first.accept([new])
-        held = asyncio.Event()
+        hold = asyncio.Event()
 
         def claim_and_hold(connection: Connection) -> list[str]:
-            [claimed] = first._claim_all(connection, [ClaimRequest([("orders", 2)], CLAIM_ROOM)])
-            asyncio.get_running_loop().call_soon(held.set)
+            [claims] = first._claim_all(connection, [ClaimRequest([("orders", 2)], CLAIM_ROOM)])
+            asyncio.get_running_loop().call_soon(hold.set)
             wait_for_the_lock(connection)
-            return [delivery.id for delivery in claimed or ()]
+            return [delivery.id for delivery in claims or ()]
 
         slow = first.transactions.write("slow", claim_and_hold)
-        await held.wait()
-        others = await claimed_ids(second)
+        await hold.wait()
+        claim_ids = await claimed_ids(second)
 
         assert not slow.done()
-    assert [*await slow, *others] == ids([new])
+    assert [*await slow, *claim_ids] == ids([new])
 
 
 async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
@@ -272,13 +272,13 @@ async def test_a_page_of_the_log_leaves_out_what_changes_while_it_is_read(
     read: Callable[..., object] = read_sql.newest
 
     def changed(*asked: object, **how: object) -> object:
-        found = read(*asked, **how)
+        matches = read(*asked, **how)
         with ThreadPoolExecutor(1) as elsewhere:
             elsewhere.submit(postgres.execute, *changes, database="contract").result()
-        return found
+        return matches
 
-    with monkeypatch.context() as patched:
-        patched.setattr(read_sql, "newest", changed)
+    with monkeypatch.context() as patch:
+        patch.setattr(read_sql, "newest", changed)
         page, cursor = await store.read_log(read_sql.log, "orders", state=State.PENDING, limit=3)
     rest, end = await store.read_log(read_sql.log, "orders", state=State.PENDING, limit=3, cursor=cursor)
 
@@ -298,11 +298,13 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
         nonlocal delivering
         for _ in rounds:
             await store.accept([event(*uids, *uids, claimed=False, event_id=f"e-{number % 7}"), event(*uids)])
-            claimed = await store.claim([(uid, 5) for uid in uids])
+            claims = await store.claim([(uid, 5) for uid in uids])
             outcomes = [State.DELIVERED, State.FAILED, State.PENDING]
-            await store.settle([settlement(each, outcomes[n % 3], due_ms=clock.now) for n, each in enumerate(claimed)])
-            if claimed:
-                await store.retry(claimed[0].id)
+            await store.settle(
+                [settlement(delivery, outcomes[n % 3], due_ms=clock.now) for n, delivery in enumerate(claims)]
+            )
+            if claims:
+                await store.retry(claims[0].id)
             number += 1
         delivering -= 1
 
@@ -319,13 +321,13 @@ async def test_instances_that_do_everything_at_once_keep_the_counters_right(open
     await asyncio.gather(*work, *[disturb(store) for store in stores[:2]])
 
     def rows(connection: Connection) -> Counter[tuple[str, str]]:
-        found = connection.execute(select(deliveries.c.endpoint_uid, deliveries.c.state))
-        return Counter((uid, state) for uid, state in found)
+        result = connection.execute(select(deliveries.c.endpoint_uid, deliveries.c.state))
+        return Counter((uid, state) for uid, state in result)
 
-    counted, found = await stores[0].read(read_sql.counts), await stores[0].transactions.read("test", rows)
-    assert found.total() > 100
+    answer, result = await stores[0].read(read_sql.counts), await stores[0].transactions.read("test", rows)
+    assert result.total() > 100
     for uid in uids:
-        assert {state: getattr(counted[uid], state) for state in State} == {state: found[uid, state] for state in State}
+        assert {state: getattr(answer[uid], state) for state in State} == {state: result[uid, state] for state in State}
 
 
 async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: str) -> None:

@@ -94,15 +94,15 @@ async def test_what_was_accepted_over_a_connection_lost_after_the_commit_waits_f
 ) -> None:
     """The call fails with "try again", and its delivery can be claimed; this replica gets a notice of it."""
     new = event("orders", claimed=True)
-    heard: list[str] = []
-    through_proxy.store.listen(heard.append)
+    notices: list[str] = []
+    through_proxy.store.listen(notices.append)
     through_proxy.proxy.cut = Cut.AFTER
 
     with pytest.raises(StoreUnavailable, match="lost during a commit"):
         await through_proxy.store.accept([new])
 
     async def is_told() -> bool:
-        return heard == ["orders"]
+        return notices == ["orders"]
 
     await until(is_told)
     assert await claimed_ids(through_proxy.store) == ids([new])
@@ -128,7 +128,7 @@ async def test_what_is_claimed_after_a_lost_answer_is_not_given_back(
 ) -> None:
     """The release of a lost claim can be late, because the server is down; deliveries claimed again stay claimed."""
     delivery = await accept_one(through_proxy.store)
-    other = await open_store()
+    neighbour = await open_store()
     through_proxy.proxy.cut, through_proxy.proxy.closed = cut, True
     with pytest.raises(StoreUnavailable, match="lost during a commit"):
         await through_proxy.store.claim([("orders", 1)])
@@ -136,12 +136,12 @@ async def test_what_is_claimed_after_a_lost_answer_is_not_given_back(
         await through_proxy.store.ping()
 
     through_proxy.proxy.closed = False
-    claimed = await through_proxy.store.claim([("orders", 1)])
+    claims = await through_proxy.store.claim([("orders", 1)])
 
-    assert [one.id for one in claimed] == [delivery.id]
+    assert [one.id for one in claims] == [delivery.id]
     # Longer than the release can wait for its next try.
     await asyncio.sleep(1)
-    assert await claimed_ids(other) == []
+    assert await claimed_ids(neighbour) == []
 
 
 async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claimed(
@@ -149,20 +149,20 @@ async def test_what_is_claimed_after_a_release_whose_answer_was_lost_stays_claim
 ) -> None:
     """The store repeats the release, and a claim that waits for its transaction comes after the release."""
     delivery = await accept_one(through_proxy.store, claimed=True)
-    other = await open_store()
-    heard: list[str] = []
-    other.listen(heard.append)
+    neighbour = await open_store()
+    notices: list[str] = []
+    neighbour.listen(notices.append)
     through_proxy.proxy.cut = Cut.AFTER
     releasing = await under_way(through_proxy.store.release([delivery.id]), through_proxy.store)
 
-    claimed = await claimed_ids(through_proxy.store)
+    claim_ids = await claimed_ids(through_proxy.store)
     await releasing
 
-    assert claimed == [delivery.id]
-    assert await claimed_ids(other) == []
+    assert claim_ids == [delivery.id]
+    assert await claimed_ids(neighbour) == []
 
     async def is_told() -> bool:
-        return heard == ["orders"]
+        return notices == ["orders"]
 
     await until(is_told)
 
@@ -173,18 +173,18 @@ async def test_a_claim_that_waited_while_the_one_before_it_was_lost_keeps_what_i
 ) -> None:
     """The lost claim is released before the waiting claim, and not after it."""
     delivery = await accept_one(through_proxy.store)
-    other = await open_store()
+    neighbour = await open_store()
     through_proxy.proxy.cut = cut
-    lost = await under_way(through_proxy.store.claim([("orders", 1)]), through_proxy.store)
+    claims = await under_way(through_proxy.store.claim([("orders", 1)]), through_proxy.store)
 
-    claimed = await claimed_ids(through_proxy.store)
+    claim_ids = await claimed_ids(through_proxy.store)
 
     with pytest.raises(StoreUnavailable, match="lost during a commit"):
-        await lost
-    assert claimed == [delivery.id]
+        await claims
+    assert claim_ids == [delivery.id]
     # Longer than the release can wait for its next try.
     await asyncio.sleep(1)
-    assert await claimed_ids(other) == []
+    assert await claimed_ids(neighbour) == []
 
 
 async def test_a_release_whose_answer_was_lost_as_the_store_was_closed_ends(through_proxy: Line) -> None:
@@ -221,11 +221,11 @@ async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_pro
 
     assert [type(answer).__mro__[1] for answer in answers] == [StoreUnavailable] * 3
     assert len({id(answer) for answer in answers}) == 3
-    found: list[str] = []
+    matches: list[str] = []
 
     async def all_free() -> bool:
-        found.extend(await claimed_ids(through_proxy.store))
-        return sorted(found) == sorted(ids(events))
+        matches.extend(await claimed_ids(through_proxy.store))
+        return sorted(matches) == sorted(ids(events))
 
     await until(all_free)
 
@@ -236,7 +236,7 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
     await asyncio.to_thread(server.start)
     try:
         store = await opened(await asyncio.to_thread(server.new_database, "restarted"))
-        kept = await accept_one(store)
+        delivery = await accept_one(store)
         await asyncio.to_thread(server.kill)
         answers = await asyncio.gather(
             store.accept([event("orders")]),
@@ -255,7 +255,7 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
             return True
 
         await until(is_back)
-        assert await claimed_ids(store) == [kept.id]
+        assert await claimed_ids(store) == [delivery.id]
         await store.close()
     finally:
         await asyncio.to_thread(server.remove)
@@ -264,15 +264,15 @@ async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
 async def test_a_refusal_shows_nothing_of_anybodys_rows(open_store: Open) -> None:
     """The error omits PostgreSQL's detail, which contains the row."""
     store = await open_store()
-    taken = event("orders", body=b"private")
-    await store.accept([taken])
+    first = event("orders", body=b"private")
+    await store.accept([first])
 
-    with pytest.raises(StoreError, match="events_pkey") as caught:
-        await store.accept([taken])
+    with pytest.raises(StoreError, match="events_pkey") as refusal:
+        await store.accept([first])
 
-    seen: list[BaseException] = []
-    error: BaseException | None = caught.value
+    records: list[BaseException] = []
+    error: BaseException | None = refusal.value
     while error is not None:
-        seen.append(error)
+        records.append(error)
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    assert not any(taken.id in str(each) or "DETAIL" in str(each) for each in seen)
+    assert not any(first.id in str(text) or "DETAIL" in str(text) for text in records)

@@ -29,30 +29,30 @@ async def opened(url: str, clock: Clock | None = None) -> Store:
 async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:
     """A stored event, a release, a retry and a replay notify the other replicas, and not the sender."""
     teller, hearer = await open_store(), await open_store()
-    heard: list[str] = []
+    notices: list[str] = []
     own: list[str] = []
-    hearer.listen(heard.append)
+    hearer.listen(notices.append)
     teller.listen(own.append)
 
     async def hears(*uids: str) -> None:
         async def all_heard() -> bool:
-            return set(uids) <= set(heard)
+            return set(uids) <= set(notices)
 
         await until(all_heard)
-        heard.clear()
+        notices.clear()
 
     await until(lambda: both_listen(teller))
     await teller.accept([event("orders", "audit"), event("silent", claimed=True)])
     await hears("orders", "audit")
-    [claimed] = await teller.claim([("orders", 1)])
-    await teller.release([claimed.id])
+    [claims] = await teller.claim([("orders", 1)])
+    await teller.release([claims.id])
     await hears("orders")
-    [claimed] = await teller.claim([("orders", 1)])
-    await teller.settle([settlement(claimed, State.FAILED)])
-    await teller.retry(claimed.id)
+    [claims] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claims, State.FAILED)])
+    await teller.retry(claims.id)
     await hears("orders")
-    [claimed] = await teller.claim([("orders", 1)])
-    await teller.settle([settlement(claimed, State.FAILED)])
+    [claims] = await teller.claim([("orders", 1)])
+    await teller.settle([settlement(claims, State.FAILED)])
     await teller.chosen_replays.begin("rec_1", failures_of("orders"))
     await teller.chosen_replays.advance("rec_1", limit=10)
     await hears("orders")
@@ -76,17 +76,17 @@ async def both_listen(store: Store) -> bool:
 async def test_notices_come_again_after_their_connection_was_cut(url: str, open_store: Open, clock: Clock) -> None:
     """The connection is replaced; a missed notice costs the wait for the next query of the store."""
     teller = await open_store()
-    heard: list[str] = []
+    notices: list[str] = []
     async with proxied(url) as (proxy, proxy_url):
         hearer = await opened(proxy_url, clock)
-        hearer.listen(heard.append)
+        hearer.listen(notices.append)
         await until(lambda: both_listen(teller))
         for writer in proxy.writers:
             writer.transport.abort()
 
         async def hears() -> bool:
             await accept_one(teller)
-            return "orders" in heard
+            return "orders" in notices
 
         await until(hears)
         await hearer.close()
@@ -97,20 +97,20 @@ async def test_notifications_come_again_after_a_failover_without_a_server_that_w
 ) -> None:
     """While the only server is a standby, asyncpg raises an error that is not one of PostgreSQL's."""
     teller = await open_store()
-    heard: list[str] = []
-    refused = [TargetServerAttributeNotMatched("None of the hosts match the target attribute requirement")]
+    notices: list[str] = []
+    refusal = [TargetServerAttributeNotMatched("None of the hosts match the target attribute requirement")]
 
     async def connect() -> "asyncpg.Connection[asyncpg.Record]":
-        if refused:
-            raise refused.pop()
+        if refusal:
+            raise refusal.pop()
         return await connected(url)
 
     hearer = Notifications(connect)
-    hearer.listen(heard.append)
+    hearer.listen(notices.append)
 
     async def hears() -> bool:
         await accept_one(teller)
-        return "orders" in heard
+        return "orders" in notices
 
     await until(hears)
     await hearer.close()
@@ -119,8 +119,8 @@ async def test_notifications_come_again_after_a_failover_without_a_server_that_w
 async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, clock: Clock) -> None:
     """Deliveries released at the end of a process are claimed by other replicas at once."""
     hearer = await open_store()
-    heard: list[str] = []
-    hearer.listen(heard.append)
+    notices: list[str] = []
+    hearer.listen(notices.append)
     teller = await opened(url, clock)
     await until(lambda: both_listen(hearer))
     delivery = await accept_one(teller, claimed=True)
@@ -129,7 +129,7 @@ async def test_closing_tells_what_is_left_to_tell(open_store: Open, url: str, cl
     await teller.close()
 
     async def hears() -> bool:
-        return heard == ["orders"]
+        return notices == ["orders"]
 
     await until(hears)
 
@@ -138,9 +138,9 @@ def test_uids_are_put_together_up_to_what_a_notice_carries() -> None:
     """No uid is lost or split, and no notice is too long."""
     uids = [f"{n:036}" for n in range(1000)]
 
-    told = list(payloads(uids))
+    payload_list = list(payloads(uids))
 
-    assert "\n".join(told).split("\n") == uids
-    assert len(told) == 5
-    assert all(len(payload) < 8000 for payload in told)
+    assert "\n".join(payload_list).split("\n") == uids
+    assert len(payload_list) == 5
+    assert all(len(payload) < 8000 for payload in payload_list)
     assert list(payloads([])) == []

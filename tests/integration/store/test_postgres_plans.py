@@ -95,16 +95,16 @@ async def plan_of(
 ) -> Any:
     """Return the plan as PostgreSQL's JSON, from a transaction that is rolled back."""
     dialect = asyncpg_dialect()  # type: ignore[no-untyped-call]
-    compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
-    assert isinstance(compiled, SQLCompiler)
-    values = compiled.construct_params(dict(parameters))
-    arguments = ", ".join(_literal(values[name]) for name in compiled.positiontup or ())
+    statement_text = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    assert isinstance(statement_text, SQLCompiler)
+    values = statement_text.construct_params(dict(parameters))
+    arguments = ", ".join(_literal(values[name]) for name in statement_text.positiontup or ())
     undone = connection.transaction()
     await undone.start()
     try:
-        await connection.execute(f"PREPARE asked AS {compiled}")
-        explained = f"EXPLAIN ({options}, FORMAT JSON) EXECUTE asked" + (f"({arguments})" if arguments else "")
-        return json.loads(await connection.fetchval(explained))[0]["Plan"]
+        await connection.execute(f"PREPARE asked AS {statement_text}")
+        explanation = f"EXPLAIN ({options}, FORMAT JSON) EXECUTE asked" + (f"({arguments})" if arguments else "")
+        return json.loads(await connection.fetchval(explanation))[0]["Plan"]
     finally:
         await connection.execute("DEALLOCATE ALL")
         await undone.rollback()
@@ -283,10 +283,10 @@ async def test_ten_times_as_many_deliveries_cost_no_more(
         connection = await connected(url)
         plans.append(await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF"))
         await connection.close()
-    touched = [plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in plans]
+    blocks = [plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in plans]
 
     assert plans[0]["Actual Rows"] == plans[1]["Actual Rows"]
-    assert touched[1] < 1.5 * touched[0] + ROWS * LEVELS, plans[1]
+    assert blocks[1] < 1.5 * blocks[0] + ROWS * LEVELS, plans[1]
 
 
 @pytest.mark.parametrize(("statement", "parameters", "index"), PLANS.values(), ids=PLANS.keys())
@@ -297,9 +297,9 @@ async def test_queries_go_by_their_index(
     plan = await plan_of(connection, statement, parameters, "COSTS OFF")
 
     assert index in {step.get("Index Name") for step in steps(plan)}, plan
-    scanned = {step.get("Relation Name") for step in steps(plan) if step["Node Type"] == "Seq Scan"}
+    scans = {step.get("Relation Name") for step in steps(plan) if step["Node Type"] == "Seq Scan"}
     small = {"instances", "counters", "gone_endpoints"}
-    assert scanned <= small, plan
+    assert scans <= small, plan
     whole = [step for step in steps(plan) if "Index" in step["Node Type"] and "Index Cond" not in step]
     assert {step.get("Relation Name") for step in whole} <= {*small, None} or (index.endswith("by_age")), plan
 
@@ -310,10 +310,10 @@ async def test_a_claim_touches_what_it_takes_and_little_more(connection: "asyncp
 
     plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
 
-    taken = plan["Actual Rows"]
-    assert taken == 64 * 32
+    row_count = plan["Actual Rows"]
+    assert row_count == 64 * 32
     # For each: the index, the delivery and its lock, the delivery by its id, the event by its id.
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 14 * taken
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 14 * row_count
 
 
 async def test_statistics_touch_the_rows_of_their_endpoint(connection: "asyncpg.Connection") -> None:
@@ -357,7 +357,7 @@ async def test_a_search_compares_no_delivery_with_each_of_many_ids(
     plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
     await connection.close()
 
-    compared = [step.get("Rows Removed by Join Filter", 0) * step["Actual Loops"] for step in steps(plan)]
-    assert sum(compared) < 5000, plan
+    comparisons = [step.get("Rows Removed by Join Filter", 0) * step["Actual Loops"] for step in steps(plan)]
+    assert sum(comparisons) < 5000, plan
     read = [step["Actual Rows"] * step["Actual Loops"] for step in steps(plan)]
     assert sum(read) < 10 * 5000, plan

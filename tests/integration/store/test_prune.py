@@ -29,10 +29,10 @@ EMPTY = {"attempts": 0, "deliveries": 0, "event_ids": 0, "events": 0}
 @pytest.mark.both_engines
 async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store) -> None:
     """All pending deliveries of the endpoint are discarded with the reason; other endpoints keep theirs."""
-    delivered = await accept_one(store, claimed=True)
-    await store.settle([settlement(delivered, State.DELIVERED)])
+    success = await accept_one(store, claimed=True)
+    await store.settle([settlement(success, State.DELIVERED)])
     waiting, in_flight = await accept_one(store), await accept_one(store, claimed=True)
-    other = await accept_one(store, uid="audit")
+    second = await accept_one(store, uid="audit")
 
     assert await store.discard("orders", "endpoint deleted") == 2
 
@@ -40,8 +40,8 @@ async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store
         record = await store.read_log(read.delivery, delivery.id)
         assert record is not None
         assert (record.state, record.reason) == (State.DISCARDED, "endpoint deleted")
-    assert await state_of(store, delivered.id) == State.DELIVERED
-    assert await state_of(store, other.id) == State.PENDING
+    assert await state_of(store, success.id) == State.DELIVERED
+    assert await state_of(store, second.id) == State.PENDING
     assert await claimed_ids(store) == []
     counts = await store.read(read.counts_of, "orders")
     assert (counts.pending, counts.delivered, counts.discarded) == (0, 1, 2)
@@ -50,9 +50,9 @@ async def test_discarding_ends_all_that_is_pending_and_nothing_else(store: Store
 
 async def test_an_expired_endpoint_keeps_its_place_in_the_store(store: Store) -> None:
     """Its pending deliveries are discarded, its counters stay, and it can get deliveries again."""
-    ended = await accept_one(store)
+    end = await accept_one(store)
     assert await store.discard("orders", "endpoint expired", is_deleted=False) == 1
-    record = await store.read_log(read.delivery, ended.id)
+    record = await store.read_log(read.delivery, end.id)
     assert record is not None
     assert (record.state, record.reason) == (State.DISCARDED, "endpoint expired")
     later = await accept_one(store)
@@ -92,9 +92,9 @@ async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock
     await store.settle([settlement(orders, State.DELIVERED)])
     clock.advance(DEDUPE_WINDOW_MS)
 
-    removed = [await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10) for _ in range(2)]
+    removal = [await store.prune(delivered_before_ms=clock.now, failed_before_ms=0, limit=10) for _ in range(2)]
 
-    assert removed == [3, 0]  # a delivery, its attempt, and the event's id
+    assert removal == [3, 0]  # a delivery, its attempt, and the event's id
     assert await rows_of(store, "events") == 1
     assert await state_of(store, audit.id) == State.PENDING
     await store.settle([settlement(audit, State.DELIVERED)])
@@ -106,19 +106,19 @@ async def test_old_deliveries_go_with_all_that_hangs_on_them(store: Store, clock
 async def test_failed_and_delivered_deliveries_have_ages_of_their_own(store: Store, clock: Clock) -> None:
     """The age counts from the end of a delivery; pending deliveries are never removed."""
     pending = (await accept_one(store)).id
-    discarded = (await accept_one(store, uid="gone")).id
+    discard_id = (await accept_one(store, uid="gone")).id
     await store.discard("gone", "endpoint deleted")
-    delivered, failed = await _ended(store, State.DELIVERED), await _ended(store, State.FAILED)
+    success, failure = await _ended(store, State.DELIVERED), await _ended(store, State.FAILED)
     clock.advance(1000)
     younger = await _ended(store, State.DELIVERED)
 
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now - 1000, limit=10)
-    assert await store.read_log(read.delivery, delivered) is None
-    assert await store.read_log(read.delivery, discarded) is None
-    assert await state_of(store, failed) == State.FAILED
+    assert await store.read_log(read.delivery, success) is None
+    assert await store.read_log(read.delivery, discard_id) is None
+    assert await state_of(store, failure) == State.FAILED
 
     await store.prune(delivered_before_ms=clock.now, failed_before_ms=clock.now, limit=10)
-    assert await store.read_log(read.delivery, failed) is None
+    assert await store.read_log(read.delivery, failure) is None
     assert await state_of(store, younger) == State.DELIVERED
     assert await state_of(store, pending) == State.PENDING
 
@@ -237,12 +237,12 @@ async def test_each_prune_examines_a_few_deleted_endpoints(store: Store, clock: 
     for number in range(7):
         await store.discard(f"b-{number}", "endpoint deleted")
 
-    left = [await prunes(store, limit=5) for _ in range(4)]
+    remainder = [await prunes(store, limit=5) for _ in range(4)]
 
-    assert left == [17, 17, 12, 10]
+    assert remainder == [17, 17, 12, 10]
     clock.advance(1)
-    left = [await prunes(store, limit=11, before_ms=clock.now) for _ in range(2)]
-    assert left == [0, 0]
+    remainder = [await prunes(store, limit=11, before_ms=clock.now) for _ in range(2)]
+    assert remainder == [0, 0]
     assert await store.read(read.counts) == {}
 
 
@@ -252,8 +252,8 @@ async def test_the_removal_of_large_bodies_writes_little_on_sqlite(tmp_path: Pat
     store = await Store.open(f"sqlite:///{path}", instance="test", lease_ms=60_000, clock=clock)
     large = [event("orders", "audit")._replace(body=b"x" * 262_144) for _ in range(20)]
     await store.accept(large)
-    while held := await store.claim([("orders", 20), ("audit", 20)]):
-        await store.settle([settlement(claimed, State.DELIVERED) for claimed in held])
+    while claims := await store.claim([("orders", 20), ("audit", 20)]):
+        await store.settle([settlement(delivery, State.DELIVERED) for delivery in claims])
     assert await store.transactions.read("test", lambda one: one.exec_driver_sql("PRAGMA secure_delete").scalar()) == 2
     log = path.with_name(f"{path.name}-wal")
     before = log.stat().st_size

@@ -40,7 +40,7 @@ async def settle(
 
 def leases_of(taken: Taken) -> list[LeaseId]:
     """Return the leases of messages."""
-    return [LeaseId(one.id, taken.id) for one in taken.messages]
+    return [LeaseId(message.id, taken.id) for message in taken.messages]
 
 
 async def accept_many(store: Store, number: int, *, body: bytes = b"{}") -> list[str]:
@@ -61,9 +61,9 @@ async def test_messages_are_taken_once_in_their_order_and_acknowledged(store: St
     """While its lease holds, no other consumer gets a message; an acknowledgement ends its delivery."""
     ids = await accept_many(store, 3, body=b'{"n":1.50}')
     first, second = await take(store, limit=2), await take(store)
-    assert [one.id for one in first.messages] == ids[:2]
-    assert [one.id for one in second.messages] == ids[2:]
-    assert {one.body for one in first.messages} == {b'{"n":1.50}'}
+    assert [message.id for message in first.messages] == ids[:2]
+    assert [message.id for message in second.messages] == ids[2:]
+    assert {message.body for message in first.messages} == {b'{"n":1.50}'}
     assert (first.at_ms, first.until_ms) == (clock(), clock() + 30_000)
     assert not (await take(store)).messages
     clock.advance(250)
@@ -87,11 +87,11 @@ async def test_a_lease_is_not_due_too_late(store: Store) -> None:
 async def test_two_replicas_share_an_endpoint_without_giving_a_message_twice(store: Store, neighbour: Store) -> None:
     """Consumers that take at the same time, at two replicas, get different messages."""
     ids = await accept_many(store, 200)
-    taken = await asyncio.gather(*(take(one, limit=7) for _ in range(20) for one in (store, neighbour)))
-    got = [message.id for one in taken for message in one.messages]
-    while more := (await take(store)).messages:
-        got += [message.id for message in more]
-    assert sorted(got) == sorted(ids)
+    lease = await asyncio.gather(*(take(replica, limit=7) for _ in range(20) for replica in (store, neighbour)))
+    result = [message.id for replica in lease for message in replica.messages]
+    while extra := (await take(store)).messages:
+        result += [message.id for message in extra]
+    assert sorted(result) == sorted(ids)
 
 
 async def test_a_lease_that_ends_is_a_failed_attempt_and_the_schedule_goes_on(store: Store, clock: Clock) -> None:
@@ -102,8 +102,8 @@ async def test_a_lease_that_ends_is_a_failed_attempt_and_the_schedule_goes_on(st
         clock.advance(4999)
         assert (await store.pull_leases.end(SCHEDULE.next)).settlements == []
         clock.advance(1)
-        [ended] = (await store.pull_leases.end(SCHEDULE.next)).settlements
-        assert (ended.state, ended.due_ms) == (State.PENDING, clock() + retry_ms)
+        [endings] = (await store.pull_leases.end(SCHEDULE.next)).settlements
+        assert (endings.state, endings.due_ms) == (State.PENDING, clock() + retry_ms)
         clock.advance(retry_ms - 1)
         assert not (await take(store)).messages
         clock.advance(1)
@@ -180,8 +180,8 @@ async def test_messages_of_another_endpoint_and_unknown_ones_change_nothing(stor
 async def test_a_large_message_is_taken_alone_and_others_within_the_room(store: Store) -> None:
     """The bodies of one answer are bounded; the first message is always taken."""
     ids = await accept_many(store, 5, body=b"x" * 3000)
-    assert [one.id for one in (await take(store, room=100)).messages] == ids[:1]
-    assert [one.id for one in (await take(store, room=7000)).messages] == ids[1:3]
+    assert [message.id for message in (await take(store, room=100)).messages] == ids[:1]
+    assert [message.id for message in (await take(store, room=7000)).messages] == ids[1:3]
 
 
 async def test_a_consumer_that_leaves_while_it_takes_gets_nothing_and_uses_no_attempt(
@@ -203,10 +203,10 @@ async def test_a_consumer_that_leaves_while_it_takes_gets_nothing_and_uses_no_at
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-    taken = await take(store)
-    while not taken.messages:
-        taken = await take(store)
-    assert taken.messages[0].attempts == 0
+    lease = await take(store)
+    while not lease.messages:
+        lease = await take(store)
+    assert lease.messages[0].attempts == 0
     assert (await state_of(store, delivery))[1] == 0
     assert (tenants["take"], tenants["return"]) == ("acme", "acme")
 
@@ -225,10 +225,10 @@ async def test_deletion_retry_and_replay_treat_a_leased_message_as_pending(store
 async def test_a_claim_and_a_lease_never_hold_the_same_delivery(store: Store, neighbour: Store, clock: Clock) -> None:
     """An endpoint may change between url and pull while deliveries are claimed or leased."""
     first, second = await accept_one(store, claimed=True), await accept_one(store)
-    assert [one.id for one in (await take(neighbour)).messages] == [second.id]
+    assert [message.id for message in (await take(neighbour)).messages] == [second.id]
     assert await claimed_ids(neighbour) == []
-    sent = settlement(first, State.DELIVERED)
-    await store.settle([sent])
+    result = settlement(first, State.DELIVERED)
+    await store.settle([result])
     assert (await store.read(read.counts_of, "orders")).delivered == 1
     clock.advance(30_000)
     await store.heartbeat()
@@ -258,7 +258,7 @@ async def test_ended_leases_cost_a_request_a_bounded_number_of_rows(
     clock.advance(1000)
     [newer] = await accept_many(store, 1)
     assert not (await take(store, limit=1)).messages
-    assert [one.id for one in (await take(store, limit=3)).messages] == [newer]
+    assert [message.id for message in (await take(store, limit=3)).messages] == [newer]
     await store.pull_leases.end(SCHEDULE.next)
     clock.advance(30_000)
     assert len((await take(store, limit=3)).messages) == 3

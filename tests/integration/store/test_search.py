@@ -21,12 +21,12 @@ def named(message: str, *uids: str, event_id: str | None = None, kind: str = "de
 
 async def found(store: Store, wanted: Search, limit: int = 50) -> list[str]:
     """Return the ids of all pages of a search."""
-    seen: list[str] = []
+    records: list[str] = []
     page, cursor = await store.read_log(search_sql.page, wanted, limit=limit)
     while True:
-        seen += [record.id for record in page]
+        records += [record.id for record in page]
         if cursor is None:
-            return seen
+            return records
         page, cursor = await store.read_log(search_sql.page, wanted, limit=limit, cursor=cursor)
 
 
@@ -35,11 +35,11 @@ async def test_an_event_is_found_by_each_of_its_ids(store: Store) -> None:
     """By the messageId, by the producer's event id and by Hookwright's; several conditions combine."""
     for number in range(3):
         await store.accept([named(f"m-{number}{extra}", "orders", event_id=f"e-{number}{extra}") for extra in "abc"])
-    wanted = named("m-42", "orders", "audit", event_id="/mailer\nc-42")
-    await store.accept([wanted])
+    expected = named("m-42", "orders", "audit", event_id="/mailer\nc-42")
+    await store.accept([expected])
 
-    for condition in ({"message_id": "m-42"}, {"event_id": "c-42"}, {"event_id": wanted.id}):
-        assert await found(store, replace(ALL, **condition)) == ids([wanted])[::-1]  # type: ignore[arg-type]
+    for condition in ({"message_id": "m-42"}, {"event_id": "c-42"}, {"event_id": expected.id}):
+        assert await found(store, replace(ALL, **condition)) == ids([expected])[::-1]  # type: ignore[arg-type]
     assert await found(store, replace(ALL, message_id="m-42", event_id="e-1a")) == []
     assert await found(store, replace(ALL, message_id="m-4")) == []
     assert len(await found(store, replace(ALL, message_id="m-1b", event_id="e-1b"))) == 1
@@ -98,8 +98,8 @@ async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: St
 
     assert record is not None
     assert (record.namespace, record.body, record.deliveries) == ("acme", b'{"n": 1.10}', 3)
-    shown, cursor = await store.read_log(search_sql.deliveries_of, record, ENDPOINTS, limit=1)
-    assert [one.id for one in shown] == [new.deliveries[1].id]
+    records, cursor = await store.read_log(search_sql.deliveries_of, record, ENDPOINTS, limit=1)
+    assert [row.id for row in records] == [new.deliveries[1].id]
     assert cursor == new.deliveries[1].id
     assert await found(store, replace(ALL, event_id=new.id)) == [new.deliveries[1].id, new.deliveries[0].id]
     assert await store.read_log(search_sql.event, "msg_unknown") is None
@@ -111,13 +111,13 @@ async def test_events_with_one_message_id_are_found_in_one_pass(store: Store) ->
     new = []
     for place, moment in enumerate(times):
         begin = first_delivery_id(moment)[len("dlv_") : -1]
-        one = named("m-1", "orders", "spy")
-        made = [it._replace(id=f"dlv_{begin}{number}") for number, it in enumerate(one.deliveries)]
-        new.append(one._replace(id=f"msg_{begin}{place}", deliveries=tuple(made)))
+        item = named("m-1", "orders", "spy")
+        events = [it._replace(id=f"dlv_{begin}{number}") for number, it in enumerate(item.deliveries)]
+        new.append(item._replace(id=f"msg_{begin}{place}", deliveries=tuple(events)))
     await store.accept(new[::-1])
     await store.accept([event("orders") for _ in range(3)])
 
-    assert await found(store, replace(ALL, message_id="m-1")) == [one.deliveries[0].id for one in new[::-1]]
+    assert await found(store, replace(ALL, message_id="m-1")) == [item.deliveries[0].id for item in new[::-1]]
     assert await found(store, replace(ALL, message_id="m-1", since_ms=times[1], until_ms=times[1])) == [
         new[1].deliveries[0].id
     ]
@@ -168,5 +168,5 @@ async def test_ids_that_too_many_events_have_combine(store: Store, monkeypatch: 
     new = [named(f"m-{number % 2}", "orders", event_id=f"/source-{number}\ne-{number % 3}") for number in range(12)]
     await store.accept(new)
 
-    wanted = [one for number, one in enumerate(new) if number % 6 == 0]
-    assert await found(store, replace(ALL, message_id="m-0", event_id="e-0"), limit=1) == ids(wanted)[::-1]
+    expected = [one for number, one in enumerate(new) if number % 6 == 0]
+    assert await found(store, replace(ALL, message_id="m-0", event_id="e-0"), limit=1) == ids(expected)[::-1]

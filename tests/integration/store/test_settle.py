@@ -17,7 +17,7 @@ pytestmark = pytest.mark.both_engines
 async def test_an_ended_delivery_is_counted_and_not_claimed_again(store: Store, state: State) -> None:
     """Delivered and failed deliveries leave the backlog and are counted."""
     delivery = await accept_one(store, claimed=True)
-    [other] = [await accept_one(store)]
+    [second] = [await accept_one(store)]
 
     await store.settle([settlement(delivery, state, status=418)])
 
@@ -25,7 +25,7 @@ async def test_an_ended_delivery_is_counted_and_not_claimed_again(store: Store, 
     counts = await store.read(read.counts_of, "orders")
     assert (counts.pending, counts.delivered, counts.failed) == (1, state == State.DELIVERED, state == State.FAILED)
     assert counts.last_status_code == 418
-    assert await claimed_ids(store) == [other.id]
+    assert await claimed_ids(store) == [second.id]
 
 
 async def test_every_attempt_is_recorded_under_its_number(store: Store, clock: Clock) -> None:
@@ -91,13 +91,13 @@ async def test_who_lost_the_lease_cannot_move_a_delivery(store: Store, neighbour
 
 async def test_an_attempt_for_an_unknown_delivery_is_dropped(store: Store) -> None:
     """Pruning may have removed a delivery; the other deliveries of the call are settled."""
-    known = await accept_one(store, claimed=True)
+    record = await accept_one(store, claimed=True)
     unknown = event("orders").deliveries[0]
 
-    await store.settle([settlement(unknown, State.DELIVERED), settlement(known, State.DELIVERED)])
+    await store.settle([settlement(unknown, State.DELIVERED), settlement(record, State.DELIVERED)])
 
     assert await store.read_log(read.delivery, unknown.id) is None
-    assert await state_of(store, known.id) == State.DELIVERED
+    assert await state_of(store, record.id) == State.DELIVERED
 
 
 async def test_an_answer_that_is_no_text_is_recorded_without_harm(store: Store) -> None:
@@ -131,7 +131,7 @@ async def test_results_of_every_kind_are_settled_in_one_call(
     """A call may have results of two endpoints, of each state, and of a delivery that another replica claimed."""
     new = event(*["orders", "bills"] * (number // 2), *["orders"] * (number % 2), claimed=True)
     await store.accept([new])
-    lost = await accept_one(neighbour, claimed=True)
+    foreign = await accept_one(neighbour, claimed=True)
     states = [State.DELIVERED, State.FAILED, State.PENDING]
     ends = [states[position % 3] for position in range(number - 1)]
 
@@ -143,7 +143,7 @@ async def test_results_of_every_kind_are_settled_in_one_call(
         result(delivery, state, clock.now + position)
         for position, (delivery, state) in enumerate(zip(new.deliveries, ends, strict=False))
     ]
-    await store.settle([result(lost, State.FAILED, clock.now - 1), *results])
+    await store.settle([result(foreign, State.FAILED, clock.now - 1), *results])
 
     expected = Counter((delivery.endpoint_uid, state) for delivery, state in zip(new.deliveries, ends, strict=False))
     for uid in ("orders", "bills"):
@@ -157,7 +157,7 @@ async def test_results_of_every_kind_are_settled_in_one_call(
         assert record is not None
         assert (record.state, record.attempts) == (one.state, (one.attempt._replace(number=1),))
         assert record.due_ms == clock.now + 5 * (one.state is State.PENDING)
-    record = await store.read_log(read.delivery, lost.id)
+    record = await store.read_log(read.delivery, foreign.id)
     assert record is not None
     assert (record.state, len(record.attempts)) == (State.PENDING, 1)
 
@@ -184,11 +184,11 @@ async def test_a_retry_by_hand_starts_the_schedule_anew(store: Store, clock: Clo
 
 async def test_a_retry_changes_nothing_that_is_pending_discarded_or_unknown(store: Store) -> None:
     """The result is the state, or None, and the delivery does not change."""
-    pending, discarded = await accept_one(store, claimed=True), await accept_one(store, uid="gone")
+    pending, discard_id = await accept_one(store, claimed=True), await accept_one(store, uid="gone")
     await store.discard("gone", "endpoint deleted")
 
     assert await store.retry(pending.id) == State.PENDING
-    assert await store.retry(discarded.id) == State.DISCARDED
+    assert await store.retry(discard_id.id) == State.DISCARDED
     assert await store.retry("dlv_unknown") is None
 
     assert await claimed_ids(store) == []

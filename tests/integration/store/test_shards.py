@@ -37,13 +37,13 @@ def test_shares_are_fair_and_make_up_the_whole(members: int) -> None:
 )
 def test_nobody_takes_what_a_living_one_has(living: dict[str, bool], owners: dict[int, str]) -> None:
     """A replica takes only free or dead replicas' shards, up to its share; a replica that is not living takes none."""
-    held, taken = missing("a", living, owners)
-    assert all(owners.get(shard) not in living for shard in taken)
+    missing_shards, free_shards = missing("a", living, owners)
+    assert all(owners.get(shard) not in living for shard in free_shards)
     share = share_of("a", [name for name, delivers in living.items() if delivers])
-    assert len(held.shards) + len(taken) <= max(share, len(held.shards))
-    assert held.surplus == max(0, len(held.shards) - share)
+    assert len(missing_shards.shards) + len(free_shards) <= max(share, len(missing_shards.shards))
+    assert missing_shards.surplus == max(0, len(missing_shards.shards) - share)
     if "a" not in living:
-        assert (held, taken) == (ShardOwnership(frozenset(), 0), [])
+        assert (missing_shards, free_shards) == (ShardOwnership(frozenset(), 0), [])
 
 
 @given(st.uuids())
@@ -164,28 +164,28 @@ async def test_who_does_not_deliver_takes_no_share(postgres_url: str, clock: Clo
 
 async def test_who_comes_under_a_dead_ones_name_takes_over_at_once(postgres_url: str, clock: Clock) -> None:
     """A restarted container of the same name waits for no claim lease; one of another name does."""
-    killed = await opened(postgres_url, clock, name="pod-0")
-    await killed.sharing.balance()
-    delivery = await accept_one(killed, claimed=True)
+    victim = await opened(postgres_url, clock, name="pod-0")
+    await victim.sharing.balance()
+    delivery = await accept_one(victim, claimed=True)
     stranger = await opened(postgres_url, clock, name="pod-1")
     assert (await stranger.sharing.balance()).shards == frozenset()
     assert await claimed_ids(stranger) == []
 
-    restarted = await opened(postgres_url, clock, name="pod-0")
+    restart = await opened(postgres_url, clock, name="pod-0")
 
-    assert len((await restarted.sharing.balance()).shards) == HALF
-    assert await claimed_ids(restarted) == [delivery.id]
-    assert (await killed.sharing.balance()).shards == frozenset()
-    for store in (killed, stranger, restarted):
+    assert len((await restart.sharing.balance()).shards) == HALF
+    assert await claimed_ids(restart) == [delivery.id]
+    assert (await victim.sharing.balance()).shards == frozenset()
+    for store in (victim, stranger, restart):
         await store.close()
 
 
 async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(postgres_url: str, clock: Clock) -> None:
     """Released shards, and replicas that join or leave, cause a notice that names no endpoint."""
-    store, other = await opened(postgres_url, clock), await opened(postgres_url, clock)
+    store, second = await opened(postgres_url, clock), await opened(postgres_url, clock)
     looks: list[int] = []
     uids: list[str] = []
-    other.listen(uids.append, lambda: looks.append(1))
+    second.listen(uids.append, lambda: looks.append(1))
 
     async def hears_of_a_member() -> bool:
         store.sharing.changed()
@@ -198,4 +198,4 @@ async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(postgres_u
         await until(lambda: asyncio.sleep(0, bool(looks)))
     assert uids == []
     await store.close()
-    await other.close()
+    await second.close()

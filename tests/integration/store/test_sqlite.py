@@ -71,10 +71,10 @@ async def store(path: Path) -> AsyncIterator[Store]:
 )
 async def test_a_wrong_url_is_refused_with_what_is_wrong_about_it(url: str, says: str) -> None:
     """The error message names the fault of the setting, and contains no password."""
-    with pytest.raises(StoreError, match=re.escape(says)) as caught:
+    with pytest.raises(StoreError, match=re.escape(says)) as error:
         await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=Clock())
 
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(error.value)
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ async def test_a_killed_process_loses_nothing_that_was_accepted(orphaned: Path) 
 
 async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
     """No call is half written, reads and claims work, and all calls work when there is space again."""
-    kept = await accept_one(store)
+    delivery = await accept_one(store)
     before = await all_rows(store)
 
     def limit_pages(connection: Connection, more: int) -> None:
@@ -193,7 +193,7 @@ async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
         with pytest.raises(StoreUnavailable, match="full"):
             await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])
         assert await all_rows(store) == before
-    assert await claimed_ids(store) == [kept.id]
+    assert await claimed_ids(store) == [delivery.id]
 
     await store.transactions.write("test", lambda connection: limit_pages(connection, 1_000_000))
     assert (await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])).accepted == 1
@@ -243,17 +243,17 @@ async def test_a_long_transaction_does_not_hold_the_event_loop_up(store: Store, 
 
 async def test_a_refused_accept_changes_nothing_for_the_next_one(path: Path) -> None:
     """After an accept of a connection was rolled back as a whole, the next one is committed."""
-    taken = event("orders")
+    first = event("orders")
     store = await opened(path)
-    await store.accept([taken])
+    await store.accept([first])
     await store.close()
 
     store = await opened(path)
     with pytest.raises(StoreError, match="UNIQUE"):
-        await store.accept([taken])
+        await store.accept([first])
     assert (await store.accept([event("orders")])).accepted == 1
     with pytest.raises(StoreError, match="UNIQUE"):
-        await store.accept([taken])
+        await store.accept([first])
     assert (await store.accept([event("orders")])).accepted == 1
     assert await store.read(read.counts_of, "orders") == Counts(pending=3)
     await store.close()
@@ -279,8 +279,8 @@ async def test_a_schema_of_an_unknown_revision_is_refused(path: Path, revision: 
         connection.execute("UPDATE alembic_version SET version_num = ?", [revision])
         connection.execute("UPDATE compatibility SET oldest = ?", [oldest])
 
-    told = f"schema of database {path} has revision {revision}, which this operator does not know.* recreate the"
-    with pytest.raises(StoreError, match=told):
+    text = f"schema of database {path} has revision {revision}, which this operator does not know.* recreate the"
+    with pytest.raises(StoreError, match=text):
         await opened(path)
 
 
@@ -300,11 +300,11 @@ async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: P
     engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
     with engine.begin() as connection:
         metadata.create_all(connection)
-        defined = _schema(connection)
+        definition = _schema(connection)
     engine.dispose()
 
-    migrated = await store.transactions.read("test", _schema)
-    assert {name: sql for name, sql in migrated.items() if "alembic" not in name} == defined
+    migrated_schema = await store.transactions.read("test", _schema)
+    assert {name: sql for name, sql in migrated_schema.items() if "alembic" not in name} == definition
     assert await store.transactions.read("test", lambda connection: differences(connection, metadata)) == []
 
 
@@ -397,14 +397,14 @@ def test_the_conditions_of_partial_indexes_are_constants(statement: ClauseElemen
 
 async def plan_of(store: Store, statement: ClauseElement) -> list[str]:
     """Return the steps of SQLite's plan of a statement."""
-    compiled = statement.compile(
+    statement_text = statement.compile(
         dialect=sqlite.dialect(paramstyle="qmark"), compile_kwargs={"render_postcompile": True}
     )
-    assert isinstance(compiled, SQLCompiler)
-    parameters = tuple(compiled.params[name] or 1 for name in compiled.positiontup or ())
+    assert isinstance(statement_text, SQLCompiler)
+    parameters = tuple(statement_text.params[name] or 1 for name in statement_text.positiontup or ())
 
     def explain(connection: Connection) -> list[str]:
-        return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", parameters)]
+        return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement_text}", parameters)]
 
     return await store.transactions.read("test", explain)
 

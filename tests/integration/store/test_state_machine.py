@@ -126,14 +126,14 @@ class Deliveries(RuleBasedStateMachine):
     @rule(instance=INSTANCES, uid=ENDPOINTS, limit=st.integers(1, 4))
     def claim(self, instance: int, uid: str, limit: int) -> None:
         """Claim, and get exactly the oldest deliveries that no living replica has claimed."""
-        claimed = self.run(self.stores[instance].claim([(uid, limit)]))
-        wanted = sorted(
+        result = self.run(self.stores[instance].claim([(uid, limit)]))
+        target = sorted(
             (expected.due_ms, delivery_id)
             for delivery_id, expected in self.known.items()
             if expected.new.endpoint_uid == uid and expected.due_ms <= self.clock.now and self.free(expected, instance)
         )[:limit]
-        assert [delivery.id for delivery in claimed] == [delivery_id for _, delivery_id in wanted]
-        for delivery in claimed:
+        assert [delivery.id for delivery in result] == [delivery_id for _, delivery_id in target]
+        for delivery in result:
             assert delivery.attempts == self.known[delivery.id].attempts
             self.known[delivery.id].owner = instance
             self.in_hand[instance].append(self.known[delivery.id])
@@ -148,7 +148,7 @@ class Deliveries(RuleBasedStateMachine):
     @rule(pick=st.randoms(use_true_random=False), state=OUTCOMES, delay=st.sampled_from([0, 1, 30_000]))
     def settle(self, pick: Random, state: State, delay: int) -> None:
         """Settle an attempt, also of a delivery that was lost or discarded meanwhile."""
-        instance = pick.choice([one for one, held in self.in_hand.items() if held])
+        instance = pick.choice([item for item, delivery in self.in_hand.items() if delivery])
         expected = self.in_hand[instance].pop(pick.randrange(len(self.in_hand[instance])))
         due_ms = self.clock.now + delay
         self.run(self.stores[instance].settle([settlement(expected.new, state, due_ms=due_ms)]))
@@ -163,8 +163,8 @@ class Deliveries(RuleBasedStateMachine):
     @rule()
     def release(self) -> None:
         """Release all deliveries of the first replica."""
-        held, self.in_hand[0] = self.in_hand[0], []
-        self.run(self.stores[0].release([expected.new.id for expected in held]))
+        delivery, self.in_hand[0] = self.in_hand[0], []
+        self.run(self.stores[0].release([expected.new.id for expected in delivery]))
         for expected in self.known.values():
             if expected.owner == 0 and expected.state == State.PENDING:
                 expected.owner = None
@@ -231,12 +231,12 @@ class Deliveries(RuleBasedStateMachine):
     def begin_replay(self, uid: str, states: tuple[State, ...]) -> None:
         """Begin a replay of all deliveries in some states."""
         self.begun += 1
-        wanted = Wanted(uid, Choice(states), 0, self.clock.now)
-        found = self.run(self.stores[0].chosen_replays.begin(f"rec_{self.begun}", wanted))
+        expected = Wanted(uid, Choice(states), 0, self.clock.now)
+        replay = self.run(self.stores[0].chosen_replays.begin(f"rec_{self.begun}", expected))
         job = self.jobs.setdefault(uid, Job(f"rec_{self.begun}", states))
-        assert (found.id, found.done, found.state) == (job.id, job.done, ReplayState.RUNNING)
+        assert (replay.id, replay.done, replay.state) == (job.id, job.done, ReplayState.RUNNING)
         if job.id == f"rec_{self.begun}":
-            assert (found.total, found.total_is_exact) == (len(self.chosen(uid, job)), True)
+            assert (replay.total, replay.total_is_exact) == (len(self.chosen(uid, job)), True)
 
     @rule(uid=ENDPOINTS)
     def cancel_replay(self, uid: str) -> None:
@@ -247,8 +247,8 @@ class Deliveries(RuleBasedStateMachine):
 
     def chosen(self, uid: str, job: Job) -> list[str]:
         """Return the deliveries that the replay still has to process, in its order."""
-        found = [one for one, e in self.known.items() if e.new.endpoint_uid == uid and e.state in job.states]
-        return sorted(delivery_id for delivery_id in found if delivery_id > job.reached)
+        ids = [endpoint for endpoint, e in self.known.items() if e.new.endpoint_uid == uid and e.state in job.states]
+        return sorted(delivery_id for delivery_id in ids if delivery_id > job.reached)
 
     @precondition(lambda self: self.jobs)
     @rule(pick=st.randoms(use_true_random=False), instance=INSTANCES, limit=st.integers(1, 4))
@@ -263,20 +263,20 @@ class Deliveries(RuleBasedStateMachine):
         room = 0 if due * 2 > limit else limit - due
         batch = self.chosen(uid, job)[:room]
         # None is a step that waits, 0 a search without a hit.
-        advanced = self.run(self.stores[instance].chosen_replays.advance(job.id, limit=limit))
-        assert advanced == (len(batch) if room else None)
-        for reached in batch:
-            self.renew(self.known[reached])
-            job.reached = reached
+        result = self.run(self.stores[instance].chosen_replays.advance(job.id, limit=limit))
+        assert result == (len(batch) if room else None)
+        for item in batch:
+            self.renew(self.known[item])
+            job.reached = item
             job.done += 1
         if len(batch) < room:
             self.has_ended(self.jobs.pop(uid), ReplayState.COMPLETED)
 
     def has_ended(self, job: Job, state: ReplayState) -> None:
         """Check that the replay has ended, and how."""
-        told = self.run(self.stores[1].replay(job.id))
-        assert told is not None
-        assert (told.state, told.done, told.ended_ms) == (state, job.done, self.clock.now)
+        output = self.run(self.stores[1].replay(job.id))
+        assert output is not None
+        assert (output.state, output.done, output.ended_ms) == (state, job.done, self.clock.now)
 
     @invariant()
     def the_rows_are_as_expected(self) -> None:
@@ -287,8 +287,8 @@ class Deliveries(RuleBasedStateMachine):
         }
 
         def rows(connection: Connection) -> dict[str, tuple[str, int | None]]:
-            found = connection.execute(select(deliveries.c.id, deliveries.c.state, deliveries.c.owner))
-            return {delivery_id: (state, owners[owner]) for delivery_id, state, owner in found}
+            result = connection.execute(select(deliveries.c.id, deliveries.c.state, deliveries.c.owner))
+            return {delivery_id: (state, owners[owner]) for delivery_id, state, owner in result}
 
         assert self.run(self.stores[0].transactions.read("test", rows)) == {
             delivery_id: (expected.state, expected.owner) for delivery_id, expected in self.known.items()
@@ -326,19 +326,21 @@ class Deliveries(RuleBasedStateMachine):
         """Check that the pages contain all deliveries, the newest first, in total and of each state."""
         for uid in ("orders", "audit"):
             of_endpoint = sorted(
-                (one for one in self.known.values() if one.new.endpoint_uid == uid), key=_id, reverse=True
+                (endpoint for endpoint in self.known.values() if endpoint.new.endpoint_uid == uid),
+                key=_id,
+                reverse=True,
             )
             for state in (None, *State):
-                shown = self.run(logged(self.stores[0], uid, state=state, limit=2))
-                assert shown == [one.new.id for one in of_endpoint if state in {None, one.state}]
+                result = self.run(logged(self.stores[0], uid, state=state, limit=2))
+                assert result == [endpoint.new.id for endpoint in of_endpoint if state in {None, endpoint.state}]
 
     @invariant()
     def every_attempt_is_in_the_log(self) -> None:
         """Check that attempts are numbered from 1 without a gap."""
         for uid in ("orders", "audit"):
             for record in self.run(self.stores[0].read_log(read.log, uid, limit=1000))[0]:
-                made = self.known[record.id].made
-                assert [attempt.number for attempt in record.attempts] == list(range(1, made + 1))
+                creation = self.known[record.id].made
+                assert [attempt.number for attempt in record.attempts] == list(range(1, creation + 1))
 
 
 def _id(expected: Expected) -> str:

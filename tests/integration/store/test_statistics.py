@@ -45,7 +45,7 @@ async def total(store: Store, uid: str = "orders", *, window: Window = Window.HO
 async def busy_minutes(store: Store, window: Window = Window.HOUR) -> dict[int, int]:
     """Return the attempts of each bucket that has some, by the number of buckets before the last one."""
     buckets = (await store.statistics.of("orders", window)).buckets
-    return {len(buckets) - 1 - place: one.attempts for place, (_, one) in enumerate(buckets) if one.attempts}
+    return {len(buckets) - 1 - place: bucket.attempts for place, (_, bucket) in enumerate(buckets) if bucket.attempts}
 
 
 @pytest.mark.both_engines
@@ -163,19 +163,19 @@ async def test_a_failed_write_is_repeated_unless_its_outcome_is_unknown(
 
 async def test_old_buckets_are_removed_and_an_endpoint_has_a_bounded_number(store: Store, clock: Clock) -> None:
     """However long an endpoint is busy, it has the buckets of the windows and one further of each width."""
-    most = sum(window.buckets + 1 for window in Window)
+    bound = sum(window.buckets + 1 for window in Window)
     delivery = NewDelivery("dlv_1", "orders", claimed=True)
     for _ in range(8 * 24 * 60 // 7):
         clock.advance(7 * MINUTE)
         store.statistics.count([settlement(delivery, State.PENDING)], ())
     await store.statistics.flush()
     before = {window: await total(store, window=window) for window in Window}
-    assert await rows_of(store, "statistics") > most
+    assert await rows_of(store, "statistics") > bound
 
     while await store.statistics.prune(limit=100):
         pass
 
-    assert await rows_of(store, "statistics") <= most
+    assert await rows_of(store, "statistics") <= bound
     assert {window: await total(store, window=window) for window in Window} == before
     clock.advance(9 * 24 * HOUR)
     while await store.statistics.prune(limit=100):

@@ -41,10 +41,10 @@ def test_a_session_key_is_not_in_its_own_text() -> None:
 
 def test_one_address_is_one_secret_however_it_is_written() -> None:
     """A second run changes the password and does not create a second user."""
-    one = user_secret("sys", email="Ada@Example.com ", organization="acme", password_hash="h")
-    other = user_secret("sys", email="ada@example.com", organization="acme", password_hash="h")
-    assert one == other
-    assert one["type"] == USER_TYPE
+    first = user_secret("sys", email="Ada@Example.com ", organization="acme", password_hash="h")
+    second = user_secret("sys", email="ada@example.com", organization="acme", password_hash="h")
+    assert first == second
+    assert first["type"] == USER_TYPE
 
 
 @pytest.mark.parametrize("email", ["", "ada", "@example.com", "ada@", "a da@example.com", "a@b" + "c" * 300])
@@ -65,19 +65,19 @@ def test_a_user_is_read_from_its_secret_and_shows_no_hash() -> None:
     """The fingerprint changes with the hash, and the record's text has neither."""
     secret = user_secret("sys", email="ada@example.com", organization="acme", password_hash="$argon2id$x")
     data = {name: base64.b64encode(text.encode()).decode() for name, text in secret.pop("stringData").items()}
-    stored = json.loads(json.dumps({**secret, "data": data}))
-    user = UserRecord.of(stored)
+    document = json.loads(json.dumps({**secret, "data": data}))
+    user = UserRecord.of(document)
     assert (user.email, user.organization, user.password_hash) == ("ada@example.com", "acme", "$argon2id$x")
     assert "argon2" not in repr(user)
-    stored["data"]["passwordHash"] = base64.b64encode(b"$argon2id$y").decode()
-    assert UserRecord.of(stored).fingerprint != user.fingerprint
-    del stored["data"]["organization"]
+    document["data"]["passwordHash"] = base64.b64encode(b"$argon2id$y").decode()
+    assert UserRecord.of(document).fingerprint != user.fingerprint
+    del document["data"]["organization"]
     with pytest.raises(ValueError, match="organization"):
-        UserRecord.of(stored)
+        UserRecord.of(document)
 
 
 def test_session_keys_are_read_from_their_secret() -> None:
     """The content is base64 of Kubernetes around base64 of Hookwright."""
     text = base64.b64encode(format_session_key(bytes(32)).encode()).decode()
-    stored = {"metadata": {"name": "n", "namespace": "s"}, "data": {"k7": text, "bad": "%"}}
-    assert [key.kid for key in SessionKeysRecord.of(stored).keys] == ["k7"]
+    document = {"metadata": {"name": "n", "namespace": "s"}, "data": {"k7": text, "bad": "%"}}
+    assert [key.kid for key in SessionKeysRecord.of(document).keys] == ["k7"]

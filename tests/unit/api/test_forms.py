@@ -11,12 +11,12 @@ from hookwright_runtime.problems import ProblemError
 @pytest.mark.parametrize("text", ["a\0b", "\x1b[31mred", "right\u202eleft", "a\rb"])
 def test_a_description_has_no_control_characters(text: str) -> None:
     """They would change the terminal of a person who lists endpoints."""
-    for made in (
+    for validate in (
         lambda: WebhookPatch(description=text),
         lambda: WebhookRequest(url="https://example.com/", events=("delivered",), description=text),
     ):
         with pytest.raises(ValidationError, match="must have only printable characters, tabs and line feeds"):
-            made()
+            validate()
 
 
 def test_a_description_has_several_lines() -> None:
@@ -28,8 +28,6 @@ def test_a_description_has_several_lines() -> None:
 def test_a_text_area_has_a_bounded_number_of_lines() -> None:
     """JSON has a bound of values for the same reason: 41,000 labels took 0.36 s of the event loop."""
     assert len(Form({"labels": ["\n".join(f"a{number}=x" for number in range(500))]}).pairs("labels")) == 500
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         Form({"labels": ["a\n" * 501]}).pairs("labels")
-    assert [(fault.field, fault.message) for fault in refused.value.errors] == [
-        ("labels", "must have at most 500 lines")
-    ]
+    assert [(fault.field, fault.message) for fault in error.value.errors] == [("labels", "must have at most 500 lines")]

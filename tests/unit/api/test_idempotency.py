@@ -19,15 +19,15 @@ def test_derived_ids_are_lower_case_names_without_visible_order() -> None:
     """Derived ids are valid names of Kubernetes objects."""
     ids = {derived_id(12, "a", str(number)) for number in range(1000)}
     assert len(ids) == 1000
-    assert all(len(made) == 12 and made.isalnum() and made == made.lower() for made in ids)
+    assert all(len(item) == 12 and item.isalnum() and item == item.lower() for item in ids)
 
 
 @pytest.mark.parametrize("written", ["", " a", "a ", "\u00e4", "a" * 256, "a\nb"])
 def test_a_key_that_is_no_printable_text_is_refused(written: str) -> None:
     """The answer is a 422 that names the header."""
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         check_key(written)
-    assert caught.value.status == 422
+    assert error.value.status == 422
 
 
 def test_a_key_is_taken_as_it_is() -> None:
@@ -48,6 +48,6 @@ def test_another_request_with_the_same_key_is_refused() -> None:
 
 def test_a_key_is_good_for_a_day() -> None:
     """A key expires after a day, to the second."""
-    made = datetime(2026, 1, 1, tzinfo=UTC)
-    assert not expired(made, made + timedelta(hours=24, seconds=-1))
-    assert expired(made, made + timedelta(hours=24))
+    creation_time = datetime(2026, 1, 1, tzinfo=UTC)
+    assert not expired(creation_time, creation_time + timedelta(hours=24, seconds=-1))
+    assert expired(creation_time, creation_time + timedelta(hours=24))

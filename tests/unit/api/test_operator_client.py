@@ -81,16 +81,16 @@ async def connected(url: str, token: Path) -> AsyncIterator[OperatorClient]:
 
 async def refusal(operator: OperatorClient, operation: Operation) -> str:
     """Return the detail of the 503 that the caller of `/v1` gets."""
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         await operation(operator)
-    assert refused.value.status == 503
-    return refused.value.detail
+    assert error.value.status == 503
+    return error.value.detail
 
 
 @pytest.mark.parametrize("behaviour", PERHAPS_AFTER_IT.values(), ids=PERHAPS_AFTER_IT)
 async def test_a_write_that_may_have_been_done_has_an_unknown_outcome(behaviour: Behaviour, token: Path) -> None:
     """The answer says so, and how to repeat the request; a request that only reads has done nothing."""
-    async with serve(behaviour) as served, connected(served.url.removesuffix("/hooks"), token) as operator:
+    async with serve(behaviour) as server, connected(server.url.removesuffix("/hooks"), token) as operator:
         for name, operation in WRITES.items():
             assert UNKNOWN in await refusal(operator, operation), name
         for name, operation in READS.items():
@@ -100,24 +100,24 @@ async def test_a_write_that_may_have_been_done_has_an_unknown_outcome(behaviour:
 @pytest.mark.parametrize("behaviour", BEFORE_A_WRITE.values(), ids=BEFORE_A_WRITE)
 async def test_a_request_that_the_operator_refused_did_nothing(behaviour: Behaviour, token: Path) -> None:
     """The operator refuses these before it writes anything."""
-    async with serve(behaviour) as served, connected(served.url.removesuffix("/hooks"), token) as operator:
+    async with serve(behaviour) as server, connected(server.url.removesuffix("/hooks"), token) as operator:
         for name, operation in (WRITES | READS).items():
             assert NOTHING in await refusal(operator, operation), name
 
 
 async def test_a_request_that_was_not_sent_did_nothing(token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator is stopped, all connections are in use, or the token cannot be read."""
-    async with serve(hangs) as served:
-        stopped = served.url.removesuffix("/hooks")
-    async with connected(stopped, token) as operator:
+    async with serve(hangs) as server:
+        stopped_one = server.url.removesuffix("/hooks")
+    async with connected(stopped_one, token) as operator:
         for name, operation in (WRITES | READS).items():
             assert NOTHING in await refusal(operator, operation), name
 
     monkeypatch.setattr(operator_client, "OPERATOR_REQUESTS", OPERATOR_REQUESTS._replace(total=1))
     monkeypatch.setattr(operator_client, "_TIMEOUT", httpx.Timeout(0.3, read=1.0))
-    async with serve(hangs) as served, connected(served.url.removesuffix("/hooks"), token) as operator:
+    async with serve(hangs) as server, connected(server.url.removesuffix("/hooks"), token) as operator:
         first = asyncio.create_task(refusal(operator, WRITES["events"]))
-        await until(lambda: served.connections == 1)
+        await until(lambda: server.connections == 1)
         # The wait for a signing secret repeats such requests.
         with pytest.raises(FullError):
             await READS["a secret"](operator)
@@ -125,15 +125,15 @@ async def test_a_request_that_was_not_sent_did_nothing(token: Path, monkeypatch:
         assert full in await refusal(operator, WRITES["events"])
         assert UNKNOWN in await first
 
-    async with connected(stopped, token.with_name("absent")) as operator:
+    async with connected(stopped_one, token.with_name("absent")) as operator:
         assert NOTHING in await refusal(operator, WRITES["events"])
 
 
 async def test_a_test_whose_answer_is_no_json_has_an_unknown_outcome(token: Path) -> None:
     """The event was probably sent; a secret without JSON was only read."""
     async with (
-        serve(answering(200, b"<html>")) as served,
-        connected(served.url.removesuffix("/hooks"), token) as operator,
+        serve(answering(200, b"<html>")) as server,
+        connected(server.url.removesuffix("/hooks"), token) as operator,
     ):
         assert UNKNOWN in await refusal(operator, WRITES["a test"])
         assert NOTHING in await refusal(operator, READS["a secret"])

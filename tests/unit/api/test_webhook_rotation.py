@@ -28,13 +28,15 @@ def test_rotations_are_read_back() -> None:
 def test_a_rotation_is_forgotten_after_24_hours() -> None:
     """Then its key may rotate again."""
     text = annotation_of([entry(1, timedelta(hours=24)), entry(2, timedelta(hours=23))])
-    assert [one.rotation for one in remembered({ROTATIONS_ANNOTATION: text}, NOW)] == [2]
+    assert [item.rotation for item in remembered({ROTATIONS_ANNOTATION: text}, NOW)] == [2]
 
 
 def test_the_annotation_is_bounded() -> None:
     """The latest 8 stay, in less than 1 KiB."""
     text = annotation_of([entry(number) for number in range(1_000_000, 1_000_100)])
-    assert [one.rotation for one in remembered({ROTATIONS_ANNOTATION: text}, NOW)] == list(range(1_000_092, 1_000_100))
+    assert [item.rotation for item in remembered({ROTATIONS_ANNOTATION: text}, NOW)] == list(
+        range(1_000_092, 1_000_100)
+    )
     assert len(text) < 1024
 
 

@@ -96,9 +96,9 @@ def test_a_time_is_a_duration_before_now_or_a_time_with_its_zone(written: str, e
 @pytest.mark.parametrize("written", ["", "2", "h", "2 h", "yesterday", "2026-01-31T13:00:00", "-2h"])
 def test_another_text_is_refused_with_the_correct_forms(written: str) -> None:
     """The message names the option and two correct forms."""
-    with pytest.raises(CommandError, match=r"--since .*2h.*2026-01-31T12:00:00Z") as refused:
+    with pytest.raises(CommandError, match=r"--since .*2h.*2026-01-31T12:00:00Z") as error:
         moment(written, "--since", NOW)
-    assert refused.value.code is ExitCode.USAGE
+    assert error.value.code is ExitCode.USAGE
 
 
 def test_an_age_is_short() -> None:
@@ -122,12 +122,12 @@ def test_signatures_of_both_forms_are_checked() -> None:
     """X-Service-Signature uses the whole secret, Standard Webhooks its decoded bytes; one changed byte is invalid."""
     key, body = b"k" * 24, b'{"type": "delivered"}'
     secret = f"whsec_{base64.b64encode(key).decode()}"
-    signed = base64.b64encode(hmac.new(key, b"msg_1.17." + body, hashlib.sha256).digest()).decode()
+    signature = base64.b64encode(hmac.new(key, b"msg_1.17." + body, hashlib.sha256).digest()).decode()
     headers = {
         "x-service-signature": hmac.new(secret.encode(), body, hashlib.sha256).hexdigest(),
         "webhook-id": "msg_1",
         "webhook-timestamp": "17",
-        "webhook-signature": f"v1,other v1,{signed}",
+        "webhook-signature": f"v1,other v1,{signature}",
     }
     assert signature_checks(secret, headers, body) == {"X-Service-Signature": True, "webhook-signature": True}
     assert signature_checks(secret, headers, body + b" ") == {"X-Service-Signature": False, "webhook-signature": False}
@@ -147,8 +147,12 @@ def test_an_error_has_the_words_and_the_code_of_the_problem() -> None:
         "invalid_request",
         ExitCode.INVALID,
     )
-    limited = refusal(429, b'{"detail": "too many", "code": "rate_limited"}', "7", "place")
-    assert (limited.hint, limited.retry_after, limited.code) == ("try again in 7 s", 7.0, ExitCode.UNAVAILABLE)
+    limit_answer = refusal(429, b'{"detail": "too many", "code": "rate_limited"}', "7", "place")
+    assert (limit_answer.hint, limit_answer.retry_after, limit_answer.code) == (
+        "try again in 7 s",
+        7.0,
+        ExitCode.UNAVAILABLE,
+    )
     assert "place answered 502 without a problem document" in str(refusal(502, b"<html>", None, "place"))
     assert exit_code_of(502) is ExitCode.UNAVAILABLE
 
@@ -206,7 +210,7 @@ def test_a_broken_configuration_is_an_error_that_names_the_file(home: Path) -> N
 def test_each_problem_has_a_reason_and_a_next_command() -> None:
     """A stopped operator, a missing project and an endpoint that is not ready are problems; a suspended one is not."""
     endpoint = {"id": "orders", "namespace": "acme", "status": "error", "deliveries": {}}
-    refused = {"type": "Ready", "status": "False", "reason": "AddressRefused", "message": "a private address"}
+    refusals = {"type": "Ready", "status": "False", "reason": "AddressRefused", "message": "a private address"}
     overview = {
         "way": "kubeconfig",
         "installation": "system",
@@ -218,7 +222,7 @@ def test_each_problem_has_a_reason_and_a_next_command() -> None:
                 "exists": True,
                 "ready": False,
                 "message": "too old",
-                "endpoints": [{**endpoint, "conditions": [refused]}, {**endpoint, "status": "suspended"}],
+                "endpoints": [{**endpoint, "conditions": [refusals]}, {**endpoint, "status": "suspended"}],
             },
             {
                 "namespace": "acme",
@@ -281,14 +285,14 @@ def test_a_receiver_cannot_control_the_terminal_of_a_reader(form: str, capsys: p
     screen.one(document, lambda: described(screen, document), name=ATTACK)
     screen.rows([{**document, "id": ATTACK}], DELIVERIES, none="")
 
-    printed = capsys.readouterr().out
-    assert not set(printed) & set("\x1b\x07\x9b\r\u202e")
+    output = capsys.readouterr().out
+    assert not set(output) & set("\x1b\x07\x9b\r\u202e")
     if form == "json":
-        assert json.JSONDecoder().raw_decode(printed)[0] == document
+        assert json.JSONDecoder().raw_decode(output)[0] == document
     elif form == "yaml":
-        assert yaml.safe_load(printed[: printed.index("data:")]) == document
+        assert yaml.safe_load(output[: output.index("data:")]) == document
     else:
-        assert "\\u001b" in printed
+        assert "\\u001b" in output
 
 
 def test_a_refusal_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -306,9 +310,9 @@ def test_only_the_colours_of_the_table_reach_a_terminal(
     screen = Screen("table")
     row = {"id": "dlv_1", "status": "failed", "type": "\x1b[31mred\x1b[8m", "attempts": []}
     screen.rows([row], DELIVERIES, none="")
-    printed = capsys.readouterr().out
-    assert "\x1b[31mfailed\x1b[0m" in printed
-    assert "\\u001b[31mred\\u001b[8m" in printed
+    output = capsys.readouterr().out
+    assert "\x1b[31mfailed\x1b[0m" in output
+    assert "\\u001b[31mred\\u001b[8m" in output
     for style in {*STYLES.values(), "bold", "bold green", "bold red"}:
         screen.line(screen.style("state", style))
         assert capsys.readouterr().out == f"{Style.parse(style).render('state')}\n", style
@@ -316,13 +320,13 @@ def test_only_the_colours_of_the_table_reach_a_terminal(
 
 def test_a_backup_in_a_shared_folder_is_a_new_file_of_its_owner(tmp_path: Path) -> None:
     """A link that another user has put there does not lead the copy to another file, and no other user can open it."""
-    other, draft = tmp_path / "other", tmp_path / "backup.db.part"
-    other.write_text("precious")
-    draft.symlink_to(other)
+    folder, draft = tmp_path / "other", tmp_path / "backup.db.part"
+    folder.write_text("precious")
+    draft.symlink_to(folder)
     with new_private_file(draft) as target:
         assert draft.stat().st_mode & 0o777 == 0o600
         target.write(b"events")
-    assert other.read_text() == "precious"
+    assert folder.read_text() == "precious"
     assert draft.read_bytes() == b"events"
 
 

@@ -23,16 +23,16 @@ NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 def message(**fields: Any) -> dict[str, Any]:
     """Return a message in the form of ``/v1``."""
     headers = {"Content-Type": "application/json", "webhook-id": "msg_1", "X-Service-Signature": "ab"}
-    told = {"id": "dlv_1.l", "delivery_id": "dlv_1", "type": "delivered", "attempt": 1, "headers": headers}
-    return {**told, "body": '{"size":1.50}', "body_encoding": "utf-8", **fields}
+    record = {"id": "dlv_1.l", "delivery_id": "dlv_1", "type": "delivered", "attempt": 1, "headers": headers}
+    return {**record, "body": '{"size":1.50}', "body_encoding": "utf-8", **fields}
 
 
 @pytest.mark.parametrize("url", ["localhost:3000/hooks", "3000", "ftp://localhost/", "http://", "http://[::1/"])
 def test_another_url_is_refused_with_the_correct_form(url: str) -> None:
     """The message names the option and an example."""
-    with pytest.raises(CommandError, match=r"--forward .*http://localhost:3000/hooks") as refused:
+    with pytest.raises(CommandError, match=r"--forward .*http://localhost:3000/hooks") as error:
         LocalReceiver(url, 1)
-    assert refused.value.code is ExitCode.USAGE
+    assert error.value.code is ExitCode.USAGE
 
 
 @pytest.mark.parametrize(("written", "seconds"), [("15s", 15), ("1m30s", 90)])
@@ -62,9 +62,9 @@ def test_the_receiver_gets_the_exact_bytes_and_headers() -> None:
 
 def test_a_receiver_that_is_away_is_an_answer_with_an_error() -> None:
     """The command goes on, and the event is refused."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        receiver = LocalReceiver(f"http://127.0.0.1:{unused.getsockname()[1]}/", 60)
+    with socket.socket() as closed_socket:
+        closed_socket.bind(("127.0.0.1", 0))
+        receiver = LocalReceiver(f"http://127.0.0.1:{closed_socket.getsockname()[1]}/", 60)
         answer = receiver.post(message())
         receiver.close()
     assert not answer.accepted
@@ -86,8 +86,8 @@ def test_a_receiver_that_is_away_is_an_answer_with_an_error() -> None:
 )
 def test_an_event_is_one_line(told: dict[str, Any], end: str) -> None:
     """It has the answer, the duration, and what follows."""
-    forwarded = {"status": 200, "duration_ms": 7, "error": None}
-    line = event_text(Screen(), {**message(), "forwarded": forwarded, **told}, "", NOW)
+    header = {"status": 200, "duration_ms": 7, "error": None}
+    line = event_text(Screen(), {**message(), "forwarded": header, **told}, "", NOW)
     assert line.startswith("12:00:00Z  delivered  msg_1  ")
     assert line.endswith(end)
     assert "\n" not in line
@@ -95,8 +95,8 @@ def test_an_event_is_one_line(told: dict[str, Any], end: str) -> None:
 
 def test_the_bytes_of_others_cannot_control_the_terminal() -> None:
     """Control characters of bodies and answers are replaced."""
-    told = {**message(body="\x1b[2J"), "result": "acked", "status": "delivered"}
-    assert "\x1b" not in event_text(Screen(), told, "\x1b]0;title\x07", NOW)
+    record = {**message(body="\x1b[2J"), "result": "acked", "status": "delivered"}
+    assert "\x1b" not in event_text(Screen(), record, "\x1b]0;title\x07", NOW)
 
 
 def test_a_new_token_replaces_one_that_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,8 +114,8 @@ def test_a_new_token_replaces_one_that_has_expired(tmp_path: Path, monkeypatch: 
         assert way.call_endpoint("POST", "inbox", "messages", "ack", body={"ids": ["a"]}) == {"data": []}
         monkeypatch.setenv("HOOKWRIGHT_INTAKE_TOKEN", "new")
         intake.status = 401
-        with pytest.raises(CommandError) as refused:
+        with pytest.raises(CommandError) as error:
             way.call_endpoint("POST", "inbox", "messages", "ack", body={"ids": ["a"]})
         way.close()
-    assert refused.value.code is ExitCode.FORBIDDEN
+    assert error.value.code is ExitCode.FORBIDDEN
     assert [headers["authorization"] for _, headers, _ in intake.requests] == ["Bearer old", "Bearer old", "Bearer new"]

@@ -23,11 +23,11 @@ def test_a_login_without_encryption_is_refused_before_the_credential_is_read(
     commands: Transcript, host: str, user: tuple[str, ...]
 ) -> None:
     """The message says why, and names the option for a network that the user trusts."""
-    refused = commands.quiet("login", "--url", f"http://{host}:8080", *user, stdin=f"{KEY}\n")
-    assert refused.exit_code == 2
-    assert "has no encryption: others can read the credential on its way; use https://" in refused.stderr
-    assert "--insecure" in refused.stderr
-    assert "hw_" not in refused.stderr
+    refusal = commands.quiet("login", "--url", f"http://{host}:8080", *user, stdin=f"{KEY}\n")
+    assert refusal.exit_code == 2
+    assert "has no encryption: others can read the credential on its way; use https://" in refusal.stderr
+    assert "--insecure" in refusal.stderr
+    assert "hw_" not in refusal.stderr
 
 
 def test_with_the_option_or_on_this_machine_the_credential_is_sent(commands: Transcript) -> None:
@@ -36,8 +36,8 @@ def test_with_the_option_or_on_this_machine_the_credential_is_sent(commands: Tra
         service.status = 401
         anywhere = f"http://0.0.0.0:{service.url.rpartition(':')[2]}"
         for options in (("--url", service.url), ("--url", anywhere, "--insecure")):
-            sent = commands.quiet("login", *options, "--email", "ada@example.com", stdin="a password\n")
-            assert sent.exit_code == 4, sent.stderr
+            result = commands.quiet("login", *options, "--email", "ada@example.com", stdin="a password\n")
+            assert result.exit_code == 4, result.stderr
         assert commands.quiet("login", "--url", anywhere, "--email", "ada@example.com", stdin="x\n").exit_code == 2
     assert [(path, b"a password" in body) for path, _, body in service.requests] == [("/v1/auth/login", True)] * 2
 
@@ -53,11 +53,11 @@ def test_a_key_of_the_environment_is_not_sent_without_encryption(tmp_path: Path)
             (Transcript(by_variables), ()),
             (Transcript(home | {"HOOKWRIGHT_API_KEY": KEY}), ("--url", anywhere)),
         ):
-            refused = commands.quiet("send", "delivered", *options)
-            assert refused.exit_code == 2
-            assert "has no encryption: others can read the credential on its way; use https://" in refused.stderr
-            assert "HOOKWRIGHT_INSECURE=true" in refused.stderr
-            assert KEY not in refused.stderr
+            refusal = commands.quiet("send", "delivered", *options)
+            assert refusal.exit_code == 2
+            assert "has no encryption: others can read the credential on its way; use https://" in refusal.stderr
+            assert "HOOKWRIGHT_INSECURE=true" in refusal.stderr
+            assert KEY not in refusal.stderr
         assert service.requests == []
         allowed = Transcript(by_variables | {"HOOKWRIGHT_INSECURE": "true"})
         here = Transcript(home | {"HOOKWRIGHT_API_KEY": KEY, "HOOKWRIGHT_API_URL": service.url})

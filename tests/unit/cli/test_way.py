@@ -38,10 +38,10 @@ def save(url: str) -> None:
 
 def test_a_namespace_is_refused_through_v1(commands: Transcript) -> None:
     """`-n acme` with a login of globex shows nothing of globex, and the message names both ways."""
-    refused = commands.quiet("status", "-n", "acme")
-    assert (refused.exit_code, refused.stdout) == (8, "")
-    assert f"-n acme does not work through /v1 at {URL}" in refused.stderr
-    assert "--way=kubeconfig" in refused.stderr
+    refusal = commands.quiet("status", "-n", "acme")
+    assert (refusal.exit_code, refusal.stdout) == (8, "")
+    assert f"-n acme does not work through /v1 at {URL}" in refusal.stderr
+    assert "--way=kubeconfig" in refusal.stderr
 
 
 @pytest.mark.parametrize(("way", "place"), [("api", "organization globex;"), ("kubeconfig", "namespace globex,")])
@@ -72,10 +72,10 @@ def test_after_a_logout_no_command_uses_the_kubeconfig_in_silence(commands: Tran
     """The context stays without a credential; its deletion is the user's word for the kubeconfig."""
     assert commands.quiet("logout").exit_code == 0
     for arguments in (("status",), ("endpoints", "list"), ("logout",)):
-        refused = commands.quiet(*arguments)
-        assert refused.exit_code == 4
-        assert f"not logged in to {URL} (context globex)" in refused.stderr
-        assert "hookwright contexts delete globex" in refused.stderr
+        refusal = commands.quiet(*arguments)
+        assert refusal.exit_code == 4
+        assert f"not logged in to {URL} (context globex)" in refusal.stderr
+        assert "hookwright contexts delete globex" in refusal.stderr
     commands.quiet("contexts", "delete", "globex")
     assert "way: kubeconfig" in commands.quiet("endpoints", "list").stderr
 
@@ -83,8 +83,8 @@ def test_after_a_logout_no_command_uses_the_kubeconfig_in_silence(commands: Tran
 def test_a_key_in_a_variable_counts_after_a_logout_and_the_way_out_removes_both(commands: Transcript) -> None:
     """With a login and a key, as after the README's tour, each printed command does what it says."""
     commands.environment |= {"HOOKWRIGHT_API_KEY": "hw_k7q2m9x0a3b5_secret", "HOOKWRIGHT_API_URL": URL}
-    refused = commands.quiet("status", "-n", "acme")
-    assert "for all commands `unset HOOKWRIGHT_API_KEY; hookwright contexts delete globex`" in refused.stderr
+    refusal = commands.quiet("status", "-n", "acme")
+    assert "for all commands `unset HOOKWRIGHT_API_KEY; hookwright contexts delete globex`" in refusal.stderr
     assert "HOOKWRIGHT_API_KEY is set, and commands still use it" in commands.quiet("logout").stdout
 
 
@@ -108,8 +108,8 @@ def test_a_shell_of_make_up_has_a_configuration_of_its_own(tmp_path: Path, monke
 def test_an_option_may_be_before_the_verb(commands: Transcript, arguments: tuple[str, ...]) -> None:
     """As with kubectl, the place of an option does not matter; the one after the verb replaces the other."""
     assert "namespace acme" in commands.quiet("--way", "kubeconfig", *arguments).stderr
-    both = commands.quiet("--way", "api", "endpoints", "list", "--way", "kubeconfig", "-n", "acme")
-    assert "way: kubeconfig" in both.stderr
+    result = commands.quiet("--way", "api", "endpoints", "list", "--way", "kubeconfig", "-n", "acme")
+    assert "way: kubeconfig" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["endpoints delete", "keys revoke", "users delete"])

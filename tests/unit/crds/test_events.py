@@ -89,10 +89,10 @@ def test_a_wildcard_is_no_type_of_an_event(wildcard: str) -> None:
 @pytest.mark.parametrize("name", EVENT_TYPES)
 def test_an_example_has_the_promised_fields_first(name: str) -> None:
     """A reader sees the two fields that every body has, and at least one that the producer chose."""
-    shown = example(name)
-    assert list(shown)[:2] == ["type", "messageId"]
-    assert shown["type"] == name
-    assert len(shown) > 2
+    body = example(name)
+    assert list(body)[:2] == ["type", "messageId"]
+    assert body["type"] == name
+    assert len(body) > 2
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)

@@ -45,8 +45,10 @@ def test_the_files_are_what_the_models_generate() -> None:
 def test_generating_in_another_process_gives_the_same_bytes() -> None:
     """The order does not depend on hash seeds, so a diff of the files is a change of the contract."""
     program = "import sys; from hookwright_crds.generate import files; sys.stdout.write(''.join(files().values()))"
-    made = subprocess.run([sys.executable, "-c", program], env={"PYTHONHASHSEED": "1"}, capture_output=True, check=True)
-    assert made.stdout.decode() == "".join(files().values())
+    result = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONHASHSEED": "1"}, capture_output=True, check=True
+    )
+    assert result.stdout.decode() == "".join(files().values())
 
 
 def test_the_files_say_that_they_are_generated_and_have_no_anchors() -> None:
@@ -150,10 +152,10 @@ def test_stale_files_are_told_with_their_difference(tmp_path: Path, capsys: pyte
     stale = folder / "projects.yaml"
     stale.write_text(stale.read_text().replace("hwproj", "hwprj"))
     assert main(["--check", str(folder)]) == 1
-    told = capsys.readouterr().err
-    assert "-    - hwprj" in told
-    assert "+    - hwproj" in told
-    assert "make crds" in told
+    output = capsys.readouterr().err
+    assert "-    - hwprj" in output
+    assert "+    - hwproj" in output
+    assert "make crds" in output
     assert "hwprj" in stale.read_text()
 
 
@@ -163,9 +165,9 @@ def test_missing_and_surplus_files_are_stale(tmp_path: Path, capsys: pytest.Capt
     main([str(folder)])
     (folder / "apikeys.yaml").rename(folder / "tokens.yaml")
     assert main(["--check", str(folder)]) == 1
-    told = capsys.readouterr().err
-    assert "+  name: apikeys.hookwright.dev" in told
-    assert "tokens.yaml: nothing generates this file" in told
+    output = capsys.readouterr().err
+    assert "+  name: apikeys.hookwright.dev" in output
+    assert "tokens.yaml: nothing generates this file" in output
     (tmp_path / "cli" / "hookwright_cli" / "contract.json").unlink()
     assert main(["--check", str(folder)]) == 1
     assert "contract.json (generated)" in capsys.readouterr().err

@@ -92,8 +92,8 @@ def test_a_key_is_not_minted_with_an_id_that_could_not_be_presented(key_id: str)
 def test_the_secret_has_at_least_256_random_bits() -> None:
     """The secret has more than 256 random bits: 43 characters, each drawn from the whole alphabet of 62."""
     assert 62**keys.SECRET_LENGTH > 2**256
-    drawn = {character for seed in range(50) for character in minted(seed).plaintext.split("_")[2][:-6]}
-    assert drawn == set(string.ascii_letters + string.digits)
+    draws = {character for seed in range(50) for character in minted(seed).plaintext.split("_")[2][:-6]}
+    assert draws == set(string.ascii_letters + string.digits)
 
 
 def test_a_digest_is_the_sha256_of_the_whole_key() -> None:
@@ -116,14 +116,14 @@ def test_nothing_matches_a_digest_that_is_none(kept: str) -> None:
 
 def test_digests_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is that of hmac.compare_digest of the two whole digests."""
-    compared: list[tuple[bytes, bytes]] = []
+    entries: list[tuple[bytes, bytes]] = []
     genuine = hmac.compare_digest
 
     def watched(first: bytes, second: bytes) -> bool:
-        compared.append((first, second))
+        entries.append((first, second))
         return genuine(first, second)
 
     monkeypatch.setattr(hmac, "compare_digest", watched)
     key = minted(1)
     assert matches(key.plaintext, key.digest)
-    assert compared == [(key.digest.encode(), key.digest.encode())]
+    assert entries == [(key.digest.encode(), key.digest.encode())]

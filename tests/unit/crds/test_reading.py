@@ -21,9 +21,9 @@ def endpoint(spec: Any = None, **body: Any) -> tuple[WebhookEndpoint, Unsupporte
 
 def test_what_this_version_has_written_is_understood() -> None:
     """An object of this version reports nothing, and the model equals that of a strict validation."""
-    found, unsupported = endpoint()
-    assert unsupported == UNDERSTOOD
-    assert found == WebhookEndpoint.model_validate({"metadata": META, "spec": SPEC})
+    resource, unsupported_parts = endpoint()
+    assert unsupported_parts == UNDERSTOOD
+    assert resource == WebhookEndpoint.model_validate({"metadata": META, "spec": SPEC})
 
 
 TOLERATED: dict[str, tuple[dict[str, Any], Unsupported, tuple[str, ...]]] = {
@@ -54,9 +54,9 @@ def test_what_is_unknown_does_not_cost_what_is_known(
     spec: dict[str, Any], expected: Unsupported, events: tuple[str, ...]
 ) -> None:
     """Unknown parts are reported, and the rest of the spec is used unchanged."""
-    found, unsupported = endpoint({"maxInFlight": 3, **spec})
-    assert unsupported == expected
-    assert (found.spec.events, found.spec.max_in_flight, found.spec.url) == (events, 3, SPEC["url"])
+    resource, unsupported_parts = endpoint({"maxInFlight": 3, **spec})
+    assert unsupported_parts == expected
+    assert (resource.spec.events, resource.spec.max_in_flight, resource.spec.url) == (events, 3, SPEC["url"])
 
 
 STRANGE: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
@@ -82,22 +82,22 @@ def test_a_spec_that_is_not_understood_names_the_field_and_keeps_the_subscriptio
     spec: dict[str, Any], field: str, events: tuple[str, ...]
 ) -> None:
     """The project and the events of an unusable spec are read. An unreadable list of events means every type."""
-    found, unsupported = endpoint(spec)
-    assert len(unsupported.faults) == 1
-    assert unsupported.faults[0].startswith(f"{field} (")
-    assert found.spec.events == events
-    assert found.spec.project_ref.name == "billing"
-    assert found.metadata.name == "orders"
+    resource, unsupported_parts = endpoint(spec)
+    assert len(unsupported_parts.faults) == 1
+    assert unsupported_parts.faults[0].startswith(f"{field} (")
+    assert resource.spec.events == events
+    assert resource.spec.project_ref.name == "billing"
+    assert resource.metadata.name == "orders"
 
 
 def test_the_project_of_a_strange_reference_is_that_of_the_owner() -> None:
     """A spec without a readable project belongs to the Project that the operator set as the owner."""
     owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "billing", "uid": "p"}
-    found, unsupported = read(
+    resource, unsupported_parts = read(
         WebhookEndpoint, {"metadata": {**META, "ownerReferences": [owner]}, "spec": {**SPEC, "projectRef": "billing"}}
     )
-    assert unsupported.faults
-    assert found.spec.project_ref.name == "billing"
+    assert unsupported_parts.faults
+    assert resource.spec.project_ref.name == "billing"
 
 
 def test_what_is_not_understood_of_a_status_costs_the_rest_nothing() -> None:
@@ -105,37 +105,37 @@ def test_what_is_not_understood_of_a_status_costs_the_rest_nothing() -> None:
     strange = {**READY, "type": "Synced", "status": "Maybe"}
     newer = {**READY, "type": "Newer", "severity": "Info"}
     status = {"conditions": [strange, newer, READY], "deliveries": {"pending": "many", "failed": 2}}
-    found, unsupported = endpoint(status=status)
-    assert unsupported == UNDERSTOOD
-    assert [known.type for known in found.status.conditions] == ["Newer", "Ready"]
-    assert found.status.deliveries is not None
-    assert (found.status.deliveries.pending, found.status.deliveries.failed) == (0, 2)
+    resource, unsupported_parts = endpoint(status=status)
+    assert unsupported_parts == UNDERSTOOD
+    assert [condition.type for condition in resource.status.conditions] == ["Newer", "Ready"]
+    assert resource.status.deliveries is not None
+    assert (resource.status.deliveries.pending, resource.status.deliveries.failed) == (0, 2)
 
 
 def test_a_key_of_a_new_origin_is_not_understood_and_keeps_its_status() -> None:
     """An ApiKey with neither handover nor digest is unusable, and its status is still read."""
     status = {"keyId": "k", "digest": "sha256:" + "0" * 64, "handover": {"state": "Rotating"}}
     spec = {"projectRef": {"name": "billing"}, "oidc": {"issuer": "x"}}
-    found, unsupported = read(ApiKey, {"metadata": META, "spec": spec, "status": status})
-    assert unsupported.faults
-    assert unsupported.fields == ("spec.oidc",)
-    assert (found.spec.handover, found.spec.digest, found.spec.project_ref.name) == (None, None, "billing")
-    assert (found.status.key_id, found.status.digest, found.status.handover) == ("k", status["digest"], None)
+    resource, unsupported_parts = read(ApiKey, {"metadata": META, "spec": spec, "status": status})
+    assert unsupported_parts.faults
+    assert unsupported_parts.fields == ("spec.oidc",)
+    assert (resource.spec.handover, resource.spec.digest, resource.spec.project_ref.name) == (None, None, "billing")
+    assert (resource.status.key_id, resource.status.digest, resource.status.handover) == ("k", status["digest"], None)
 
 
 def test_a_project_with_a_strange_name_is_a_project() -> None:
     """A Project accepts events with any spec, because no field of the spec is needed for that."""
-    found, unsupported = read(Project, {"metadata": META, "spec": {"displayName": ["a"], "color": "red"}})
-    assert found.spec.display_name == ""
-    assert unsupported.fields == ("spec.color",)
-    assert unsupported.faults
+    resource, unsupported_parts = read(Project, {"metadata": META, "spec": {"displayName": ["a"], "color": "red"}})
+    assert resource.spec.display_name == ""
+    assert unsupported_parts.fields == ("spec.color",)
+    assert unsupported_parts.faults
 
 
 def test_sentences_are_bounded() -> None:
     """The message names a limited number of fields."""
-    _, unsupported = endpoint({f"field{number}": "x" for number in range(1000)} | {"events": ["y" * 5000]})
-    assert len(unsupported.sentence) < 1000
-    assert "and 995 more" in unsupported.sentence
+    _, unsupported_parts = endpoint({f"field{number}": "x" for number in range(1000)} | {"events": ["y" * 5000]})
+    assert len(unsupported_parts.sentence) < 1000
+    assert "and 995 more" in unsupported_parts.sentence
 
 
 def test_an_object_without_readable_metadata_is_refused() -> None:

@@ -27,8 +27,8 @@ DIGEST = "sha256:" + "0" * 64
 
 def endpoint(**spec: object) -> WebhookEndpointSpec:
     """Return the spec of an endpoint, from its JSON form."""
-    least = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
-    return WebhookEndpointSpec.model_validate(least | spec)
+    minimum = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
+    return WebhookEndpointSpec.model_validate(minimum | spec)
 
 
 def apikey(**spec: object) -> ApiKeySpec:
@@ -38,10 +38,10 @@ def apikey(**spec: object) -> ApiKeySpec:
 
 def test_an_endpoint_has_sensible_defaults() -> None:
     """An endpoint needs only project, URL and events."""
-    least = endpoint()
-    assert (least.suspend, least.timeout, least.max_in_flight, least.headers) == (False, "15s", 8, {})
-    assert least.format == "json"
-    assert (least.rate_limit, least.signing) == (None, Signing(rotation=0, overlap="24h"))
+    plain = endpoint()
+    assert (plain.suspend, plain.timeout, plain.max_in_flight, plain.headers) == (False, "15s", 8, {})
+    assert plain.format == "json"
+    assert (plain.rate_limit, plain.signing) == (None, Signing(rotation=0, overlap="24h"))
 
 
 def test_an_endpoint_may_say_everything() -> None:
@@ -101,9 +101,9 @@ def test_an_endpoint_may_say_everything() -> None:
 )
 def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str, message: str) -> None:
     """The error location is the field's JSON name, which a 422 response shows."""
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as refusal:
         endpoint(**spec)
-    error = refused.value.errors()[0]
+    error = refusal.value.errors()[0]
     assert ".".join(map(str, error["loc"])) == place
     assert message in error["msg"]
 
@@ -111,9 +111,9 @@ def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str
 @pytest.mark.parametrize("name", sorted(RESERVED_HEADERS))
 def test_a_reserved_header_is_refused_however_it_is_written(name: str) -> None:
     """Header names are case-insensitive (RFC 9110, section 5.1)."""
-    for written in (name, name.upper(), name.title()):
+    for spelling in (name, name.upper(), name.title()):
         with pytest.raises(ValidationError, match="which Hookwright or HTTP itself sets"):
-            endpoint(headers={written: "mine"})
+            endpoint(headers={spelling: "mine"})
 
 
 def test_every_header_of_a_delivery_is_reserved() -> None:
@@ -161,11 +161,11 @@ def test_a_bad_key_is_refused(spec: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("name", ["team.ci", "k" * 64])
 def test_a_declared_key_is_named_after_its_id(name: str) -> None:
     """An ApiKey with a digest needs a key id as its name, because the name is its key id."""
-    declared, handed_over = apikey(digest=DIGEST), apikey(handover={"secretName": "ci"})
+    manifest, handed_over = apikey(digest=DIGEST), apikey(handover={"secretName": "ci"})
     with pytest.raises(ValidationError, match="the name of an ApiKey with a digest is its keyId"):
-        ApiKey(metadata=ObjectMeta(name=name), spec=declared)
+        ApiKey(metadata=ObjectMeta(name=name), spec=manifest)
     assert ApiKey(metadata=ObjectMeta(name=name), spec=handed_over)
-    assert ApiKey(metadata=ObjectMeta(name="k7qx2m0v9abc"), spec=declared)
+    assert ApiKey(metadata=ObjectMeta(name="k7qx2m0v9abc"), spec=manifest)
 
 
 def test_a_project_needs_nothing_but_its_name() -> None:

@@ -10,8 +10,8 @@ OWNER = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "name": "bi
 
 def metadata(**more: Any) -> dict[str, Any]:
     """Return the kept part of metadata."""
-    kept: dict[str, Any] = trimmed({"metadata": {**PLAIN, **more}})["metadata"]
-    return {name: value for name, value in kept.items() if name not in PLAIN}
+    result: dict[str, Any] = trimmed({"metadata": {**PLAIN, **more}})["metadata"]
+    return {name: value for name, value in result.items() if name not in PLAIN}
 
 
 def test_metadata_that_hookwright_reads_is_kept_as_it_is() -> None:
@@ -30,14 +30,14 @@ def test_metadata_that_hookwright_reads_is_kept_as_it_is() -> None:
 def test_all_other_metadata_goes() -> None:
     """The kept part is bounded, whatever the size of the object is."""
     foreign = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "c"}
-    kept = metadata(
+    result = metadata(
         managedFields=[{"manager": "kubectl"}],
         labels={"team": "a"},
         annotations={"kubectl.kubernetes.io/last-applied-configuration": "{}"},
         ownerReferences=[foreign, OWNER],
         selfLink="/a",
     )
-    assert kept == {"labels": {}, "annotations": {}, "ownerReferences": [OWNER]}
+    assert result == {"labels": {}, "annotations": {}, "ownerReferences": [OWNER]}
 
 
 def test_annotations_of_ours_are_bounded_together() -> None:
@@ -45,8 +45,8 @@ def test_annotations_of_ours_are_bounded_together() -> None:
     annotations = {"hookwright.dev/note": "x" * KEPT_BYTES, "hookwright.dev/created-by": "2"}
     assert metadata(annotations=annotations) == {"annotations": {"hookwright.dev/created-by": "2"}}
     many = {f"hookwright.dev/{number:04}": "x" * 100 for number in range(1000)}
-    kept = metadata(annotations=many)["annotations"]
-    assert sum(len(name) + len(text) for name, text in kept.items()) <= KEPT_BYTES
+    result = metadata(annotations=many)["annotations"]
+    assert sum(len(name) + len(text) for name, text in result.items()) <= KEPT_BYTES
 
 
 def test_of_too_many_finalizers_ours_stays_and_the_rest_has_a_mark() -> None:
@@ -66,23 +66,23 @@ def test_owners_are_bounded() -> None:
 
 def fields(**data: str) -> dict[str, str]:
     """Return the kept part of a Secret's data."""
-    kept: dict[str, str] = trimmed_secret({"metadata": PLAIN, "data": data})["data"]
-    return kept
+    result: dict[str, str] = trimmed_secret({"metadata": PLAIN, "data": data})["data"]
+    return result
 
 
 def test_fields_that_the_operator_writes_are_kept() -> None:
     """Signing secrets, handed over keys and session keys are kept; a field that is too long becomes empty."""
-    known = {"secret": "YQ==", "previous": "Yg==", "previous-2": "Yw==", "previous-3": "ZA==", "key": "ZQ=="}
-    assert fields(**known, k1800000000="Zg==", other="x") == {**known, "k1800000000": "Zg=="}
+    data = {"secret": "YQ==", "previous": "Yg==", "previous-2": "Yw==", "previous-3": "ZA==", "key": "ZQ=="}
+    assert fields(**data, k1800000000="Zg==", other="x") == {**data, "k1800000000": "Zg=="}
     assert fields(secret="x" * 5000, previous="Yg==") == {"secret": "", "previous": "Yg=="}
     assert fields() == {}
 
 
 def test_fields_are_bounded_together() -> None:
     """As many session keys as fit are kept."""
-    kept = fields(**{f"k{number}": "x" * 44 for number in range(100_000)})
-    assert 50 < len(kept) < 100
-    assert sum(len(name) + len(text) for name, text in kept.items()) <= KEPT_BYTES
+    result = fields(**{f"k{number}": "x" * 44 for number in range(100_000)})
+    assert 50 < len(result) < 100
+    assert sum(len(name) + len(text) for name, text in result.items()) <= KEPT_BYTES
 
 
 def test_other_objects_have_no_data() -> None:
@@ -94,11 +94,11 @@ def test_other_objects_have_no_data() -> None:
 def test_labels_of_people_are_kept_for_the_api_up_to_a_bound() -> None:
     """Of other prefixes none is kept; Hookwright's own labels do not count against the bound."""
     ours = {"app.kubernetes.io/managed-by": "hookwright-api"}
-    kept = trimmed_with_labels({"metadata": {**PLAIN, "labels": {**ours, "example.com/a": "b", "team": "a"}}})
-    assert kept["metadata"]["labels"] == {**ours, "team": "a"}
+    result = trimmed_with_labels({"metadata": {**PLAIN, "labels": {**ours, "example.com/a": "b", "team": "a"}}})
+    assert result["metadata"]["labels"] == {**ours, "team": "a"}
     many = {f"label-{number}": "x" * 63 for number in range(10_000)}
-    kept = trimmed_with_labels({"metadata": {**PLAIN, "labels": {**many, **ours}}})
-    labels = kept["metadata"]["labels"]
+    result = trimmed_with_labels({"metadata": {**PLAIN, "labels": {**many, **ours}}})
+    labels = result["metadata"]["labels"]
     assert labels.items() >= ours.items()
     assert sum(len(name) + len(text) for name, text in labels.items()) <= KEPT_BYTES + 100
     assert trimmed_with_labels({"metadata": PLAIN}) == {"metadata": PLAIN}

@@ -80,9 +80,9 @@ def test_a_fault_is_told_without_repeating_the_url(url: str, sentence: str) -> N
 def test_every_parser_reads_an_accepted_url_alike(scheme: str, host: str, port: int | None, tail: str) -> None:
     """Python's parser and the delivery client's parser find the same host and port."""
     url = check_url(f"{scheme}://{host}" + (f":{port}" if port else "") + tail)
-    parsed, client = urlsplit(url), URL(url)
-    assert parsed.hostname == host.lower().strip("[]")
-    assert parsed.port == port
+    address, client = urlsplit(url), URL(url)
+    assert address.hostname == host.lower().strip("[]")
+    assert address.port == port
     assert client.explicit_port == port
     assert client.user is client.password is None
     if host.startswith("["):
@@ -100,9 +100,9 @@ def test_no_text_raises_anything_but_a_sentence(url: str) -> None:
         with pytest.raises(ValueError, match=re.escape(broken[0])):
             check_url(url)
         return
-    parsed = urlsplit(check_url(url))
-    assert parsed.hostname
-    assert "@" not in parsed.netloc
+    address = urlsplit(check_url(url))
+    assert address.hostname
+    assert "@" not in address.netloc
     assert "#" not in url
     assert url.split() == [url]
 
@@ -131,8 +131,8 @@ def test_what_the_pattern_takes_for_ipv6_is_one(text: str) -> None:
 
 def test_a_port_is_from_1_to_65535() -> None:
     """The pattern accepts exactly the ports from 1 to 65535, without leading zeros."""
-    accepted = [port for port in range(70_000) if re.fullmatch(_PORT, str(port))]
-    assert accepted == list(range(1, 65_536))
+    ports = [port for port in range(70_000) if re.fullmatch(_PORT, str(port))]
+    assert ports == list(range(1, 65_536))
 
 
 def test_the_longest_url_is_judged_at_once() -> None:

@@ -60,9 +60,9 @@ def test_a_folder_without_commands_is_refused_with_what_would_do(
 ) -> None:
     """The message names the missing commands and every other way; nothing is skipped."""
     assert main(["node", "--commands", str(tmp_path / "none")]) == 2
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     for word in ("up, base-image, image, down", "NODE=", KUBECONFIG_VARIABLE, "make e2e-kind"):
-        assert word in told
+        assert word in output
 
 
 def test_a_node_that_is_up_already_is_left_alone(temporary: Path) -> None:

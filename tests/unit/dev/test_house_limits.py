@@ -8,9 +8,9 @@ from hookwright_dev.house_limits import PAGE, ROOT, Limit, faults, is_noun, limi
 def test_the_page_has_the_limits_of_each_package() -> None:
     """A new package gets limits, and each limit concerns an existing folder."""
     packages = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("*/hookwright_*/__init__.py")}
-    named = {limit.package for limit in limits(PAGE.read_text())}
-    assert packages | {"tests"} <= named
-    assert all((ROOT / package).is_dir() for package in named)
+    names = {limit.package for limit in limits(PAGE.read_text())}
+    assert packages | {"tests"} <= names
+    assert all((ROOT / package).is_dir() for package in names)
 
 
 @pytest.mark.parametrize(

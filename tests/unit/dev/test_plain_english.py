@@ -98,9 +98,9 @@ def test_the_bound_of_a_folder_names_the_folder(checkout: Path, capsys: pytest.C
     write(checkout, "good/b.md", "plain " * 1000)
     assert main(["--max-folder", "1.0"], root=checkout) == 0
     assert main(["--max-folder", "0.9"], root=checkout) == 1
-    failed = capsys.readouterr().err
-    assert "docs has 1.0 idioms per 1,000 words; a folder may have 0.9" in failed
-    assert "good" not in failed
+    output = capsys.readouterr().err
+    assert "docs has 1.0 idioms per 1,000 words; a folder may have 0.9" in output
+    assert "good" not in output
 
 
 def test_the_bound_in_all_covers_every_folder(checkout: Path) -> None:

@@ -9,8 +9,8 @@ from hookwright_dev import receiver
 
 def test_a_busy_port_is_an_error_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """The message names the address and the option, without a traceback."""
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed_socket:
+        port = closed_socket.getsockname()[1]
         assert receiver.main(["--port", str(port)]) == 1
     message = capsys.readouterr().err
     assert message.startswith(f"cannot listen on 127.0.0.1:{port}: ")

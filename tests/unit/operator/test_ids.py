@@ -29,10 +29,10 @@ def test_each_is_greater_than_the_one_before_even_where_the_clock_goes_back() ->
     times = [5, 5, 5, 6, 2, 2, 7, 8, 8]
     ticks = iter([tick * MS for tick in times])
     draw = Ulids(lambda: next(ticks), lambda size: b"\x7f" * size)
-    drawn = [draw() for _ in times]
-    assert all(len(one) == 26 for one in drawn)
-    assert all(sooner < later for sooner, later in pairwise(drawn))
-    assert [number(one) >> 80 for one in drawn] == [5, 5, 5, 6, 6, 6, 7, 8, 8]
+    draws = [draw() for _ in times]
+    assert all(len(value) == 26 for value in draws)
+    assert all(sooner < later for sooner, later in pairwise(draws))
+    assert [number(value) >> 80 for value in draws] == [5, 5, 5, 6, 6, 6, 7, 8, 8]
 
 
 def test_the_last_random_number_of_a_millisecond_leads_into_the_next() -> None:
@@ -45,9 +45,9 @@ def test_ids_say_whose_they_are() -> None:
     """No two ids are equal."""
     kinds = {"msg": message_id, "dlv": delivery_id, "rec": replay_id, "test": trial_id}
     for prefix, draw in kinds.items():
-        drawn = {draw() for _ in range(100)}
-        assert len(drawn) == 100
-        assert all(re.fullmatch(rf"{prefix}_[0-7][{ALPHABET}]{{25}}", one) for one in drawn)
+        draws = {draw() for _ in range(100)}
+        assert len(draws) == 100
+        assert all(re.fullmatch(rf"{prefix}_[0-7][{ALPHABET}]{{25}}", value) for value in draws)
 
 
 def test_an_id_has_the_time_at_which_it_was_made() -> None:

@@ -65,11 +65,11 @@ def test_a_change_replaces_what_was_known() -> None:
 def test_suspended_and_blocked_endpoints_take_deliveries_but_send_none() -> None:
     """Deliveries of such an endpoint stay pending and are not lost."""
     registry = Registry()
-    blocked = replace(ORDERS, block_reason="InsecureUrl")
-    for held in (replace(ORDERS, suspend=True), blocked, replace(ORDERS, secrets=())):
-        registry.put(held)
+    blocked_endpoint = replace(ORDERS, block_reason="InsecureUrl")
+    for value in (replace(ORDERS, suspend=True), blocked_endpoint, replace(ORDERS, secrets=())):
+        registry.put(value)
         assert subscribers(registry) == ["uid-1"]
-        assert not held.sendable
+        assert not value.sendable
     assert ORDERS.sendable
 
 
@@ -91,9 +91,9 @@ def test_the_end_of_a_predecessor_leaves_its_successor_findable() -> None:
     registry.put(ORDERS)
     registry.put(replace(ORDERS, uid="uid-2"))
     registry.remove("uid-1")
-    found = registry.find("acme", "orders")
-    assert found is not None
-    assert found.uid == "uid-2"
+    snapshot = registry.find("acme", "orders")
+    assert snapshot is not None
+    assert snapshot.uid == "uid-2"
     assert subscribers(registry) == ["uid-2"]
 
 
@@ -140,16 +140,16 @@ def test_every_index_agrees_with_what_was_put_and_removed(steps: list[tuple[int,
     """After any sequence of changes the indices contain exactly the existing endpoints."""
     registry, expected = Registry(), dict[str, Endpoint]()
     for number, project, present in steps:
-        known = replace(ORDERS, uid=f"uid-{number}", name=f"e{number}", project=f"p{project}")
+        record = replace(ORDERS, uid=f"uid-{number}", name=f"e{number}", project=f"p{project}")
         if present:
-            registry.put(known)
-            expected[known.uid] = known
+            registry.put(record)
+            expected[record.uid] = record
         else:
-            registry.remove(known.uid)
-            expected.pop(known.uid, None)
+            registry.remove(record.uid)
+            expected.pop(record.uid, None)
     assert {endpoint.uid: endpoint for endpoint in registry} == expected
     for project in range(3):
-        listed = {endpoint.uid for endpoint in registry.subscribers("acme", f"p{project}", "bounced")}
-        assert listed == {uid for uid, known in expected.items() if known.project == f"p{project}"}
-    for known in expected.values():
-        assert registry.find("acme", known.name) == known
+        listing = {endpoint.uid for endpoint in registry.subscribers("acme", f"p{project}", "bounced")}
+        assert listing == {uid for uid, record in expected.items() if record.project == f"p{project}"}
+    for record in expected.values():
+        assert registry.find("acme", record.name) == record

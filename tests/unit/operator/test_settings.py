@@ -112,10 +112,10 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_be_right(
     environment: dict[str, str], told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the variable and the error, and each case's name describes it."""
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as error:
         load_with(monkeypatch, **environment)
     for part in told:
-        assert part in str(refused.value)
+        assert part in str(error.value)
 
 
 def test_a_process_has_every_role_or_those_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,9 +131,9 @@ def test_a_process_has_every_role_or_those_that_it_is_given(monkeypatch: pytest.
 def test_a_refusal_does_not_repeat_a_database_s_password(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings may contain credentials, and error messages are logged."""
     monkeypatch.setenv("HOOKWRIGHT_DATABASE_URL", "postgresql://hookwright:hunter2@db/hookwright")
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as error:
         load_with(monkeypatch, LEASE="1", WINDOW="0")
-    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in str(error.value)
 
 
 def test_settings_cannot_be_changed() -> None:

@@ -52,14 +52,14 @@ async def test_a_loop_that_ends_is_started_again(loops: Supervisor) -> None:
 
 async def test_liveness_is_lost_by_a_loop_that_fails_again_and_again(loops: Supervisor) -> None:
     """Liveness names the loop; other running loops do not hide it."""
-    reached = asyncio.Event()
+    arrival = asyncio.Event()
     runs = 0
 
     async def always_fails() -> None:
         nonlocal runs
         runs += 1
         if runs > 12:
-            reached.set()
+            arrival.set()
         raise ZeroDivisionError
 
     async def lives() -> None:
@@ -68,7 +68,7 @@ async def test_liveness_is_lost_by_a_loop_that_fails_again_and_again(loops: Supe
     loops.start("heartbeat", lives)
     loops.start("claim", always_fails)
     assert loops.dying() is None
-    await asyncio.wait_for(reached.wait(), PATIENCE)
+    await asyncio.wait_for(arrival.wait(), PATIENCE)
     assert loops.dying() == "claim"
 
 
@@ -77,32 +77,32 @@ async def test_a_failure_after_a_long_life_is_the_first_again(
 ) -> None:
     """Failures far apart do not affect liveness."""
     monkeypatch.setattr(supervisor_module, "_STABLE_SECONDS", 0.0)
-    reached = asyncio.Event()
+    arrival = asyncio.Event()
     runs = 0
 
     async def fails_after_a_while() -> None:
         nonlocal runs
         runs += 1
         if runs > 12:
-            reached.set()
+            arrival.set()
         await asyncio.sleep(0.001)
         raise ZeroDivisionError
 
     loops.start("claim", fails_after_a_while)
-    await asyncio.wait_for(reached.wait(), PATIENCE)
+    await asyncio.wait_for(arrival.wait(), PATIENCE)
     assert loops.dying() is None
 
 
 async def test_stopping_ends_the_named_loops_and_leaves_the_others(loops: Supervisor) -> None:
     """Without names all loops end."""
-    ended: list[str] = []
+    ends: list[str] = []
 
     def loop(name: str) -> None:
         async def run() -> None:
             try:
                 await asyncio.Event().wait()
             finally:
-                ended.append(name)
+                ends.append(name)
 
         loops.start(name, run)
 
@@ -110,6 +110,6 @@ async def test_stopping_ends_the_named_loops_and_leaves_the_others(loops: Superv
         loop(name)
     await asyncio.sleep(0)
     await loops.stop("health", "unknown")
-    assert ended == ["health"]
+    assert ends == ["health"]
     await loops.stop()
-    assert ended == ["health", "claim", "gauges"]
+    assert ends == ["health", "claim", "gauges"]

@@ -81,9 +81,9 @@ async def test_an_organization_cannot_fill_the_log_and_uses_up_only_its_own_line
         audit._bound.flush()
     assert AT_ONCE <= told(lines, organization="hostile") <= AT_ONCE + A_SECOND * SECONDS
     assert told(lines, organization="acme") == 1
-    omitted = [line for line in lines if line["event"] != "audit"]
-    assert sum(line["lines"] for line in omitted) + told(lines, organization="hostile") == 3000
-    assert {line["holder"] for line in omitted} == {"hostile"}
+    omissions = [line for line in lines if line["event"] != "audit"]
+    assert sum(line["lines"] for line in omissions) + told(lines, organization="hostile") == 3000
+    assert {line["holder"] for line in omissions} == {"hostile"}
 
 
 async def test_failed_logins_have_a_bound_of_their_own() -> None:
@@ -105,10 +105,10 @@ async def test_lines_of_messages_are_short_and_leave_the_lines_of_other_acts() -
     consumer = {"actor": "key:c", "client": "192.0.2.1", "organization": "acme", "target": "inbox"}
     with capture_logs() as lines:
         audit.record("message.ack", **consumer, deliveries=ids)
-        listed = [line["deliveries"] for line in lines]
+        listing = [line["deliveries"] for line in lines]
         for _ in range(3000):
             audit.record("message.ack", **consumer, deliveries=["dlv_x"])
         create(audit)
-    assert listed == [ids[:50], ids[50:100], ids[100:]]
+    assert listing == [ids[:50], ids[50:100], ids[100:]]
     assert told(lines, action="message.ack") < 3000
     assert told(lines, action="key.create") == 1

@@ -107,5 +107,5 @@ def test_the_table_never_exceeds_its_bounds(steps: list[tuple[int, str]]) -> Non
             opened[mine[0]][0].idle[mine[0]] = None
         assert connections.count == len(opened) <= 4
         for peer in {peer for _, peer in opened.values()}:
-            held = [holder for holder, one in opened.values() if one == peer]
-            assert len(held) == held[0].count <= 2
+            hold = [holder for holder, item in opened.values() if item == peer]
+            assert len(hold) == hold[0].count <= 2

@@ -111,8 +111,8 @@ def test_the_serialiser_writes_every_byte_as_a_plain_one_does(document: str) -> 
 def test_the_items_of_an_array_are_those_of_the_whole(documents: list[str], space: str) -> None:
     """However the array is written, each item is what the whole text has."""
     raw = f"{space}[{space}{f'{space},{space}'.join(documents)}{space}]{space}".encode()
-    number, each = items(raw)
-    assert (number, list(each)) == (len(documents), loads(raw))
+    number, entry = items(raw)
+    assert (number, list(entry)) == (len(documents), loads(raw))
 
 
 @pytest.mark.parametrize(

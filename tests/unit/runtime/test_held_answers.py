@@ -27,19 +27,19 @@ async def _receive() -> Message:
 
 async def test_the_place_is_free_after_the_last_byte() -> None:
     """While the client reads, the request is in progress; the chunks are the body."""
-    polls, sent = Places(POLLS), []
+    polls, pieces = Places(POLLS), []
     answer = await held_answer(polls)
 
     async def send(message: Message) -> None:
         assert polls.count == 1
-        sent.append(message)
+        pieces.append(message)
 
     await answer({"type": "http"}, _receive, send)
     assert polls.count == 0
-    assert sent[0]["status"] == 200
-    assert {(b"content-length", b"200000"), (b"cache-control", b"no-store")} <= set(sent[0]["headers"])
-    assert b"".join(message["body"] for message in sent[1:]) == BODY
-    assert "more_body" not in sent[-1]
+    assert pieces[0]["status"] == 200
+    assert {(b"content-length", b"200000"), (b"cache-control", b"no-store")} <= set(pieces[0]["headers"])
+    assert b"".join(message["body"] for message in pieces[1:]) == BODY
+    assert "more_body" not in pieces[-1]
 
 
 @pytest.mark.parametrize("blocked", ["every chunk", "the end"])
@@ -74,13 +74,13 @@ async def never() -> Message:
 
 async def test_the_result_comes_unless_the_client_or_the_process_ends() -> None:
     """A client that leaves cancels the work."""
-    cancelled = asyncio.Event()
+    cancellation = asyncio.Event()
 
     async def work() -> str:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            cancelled.set()
+            cancellation.set()
             raise
         return "result"
 
@@ -89,7 +89,7 @@ async def test_the_result_comes_unless_the_client_or_the_process_ends() -> None:
 
     assert await until_gone(asyncio.sleep(0, "done"), never, asyncio.Event()) == "done"
     assert await until_gone(work(), leaves, asyncio.Event()) is None
-    assert cancelled.is_set()
+    assert cancellation.is_set()
     ending = asyncio.Event()
     ending.set()
     assert await until_gone(work(), never, ending) is None

@@ -54,12 +54,12 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 @pytest.fixture
 async def server(kubeconfig: Callable[[str, str], None]) -> AsyncIterator[ApiServer]:
     """Yield a running server, which the kubeconfig names."""
-    made, app = ApiServer(), web.Application()
-    app.router.add_route("*", "/{path:.*}", made.serve)
+    creation, app = ApiServer(), web.Application()
+    app.router.add_route("*", "/{path:.*}", creation.serve)
     async with TestServer(app) as running:
-        made.url = str(running.make_url("/"))
-        kubeconfig(made.url, "first")
-        yield made
+        creation.url = str(running.make_url("/"))
+        kubeconfig(creation.url, "first")
+        yield creation
 
 
 @asynccontextmanager
@@ -97,11 +97,11 @@ async def test_credentials_that_cannot_be_read_are_an_outage_without_a_secret(
     if content is not None:
         path.write_bytes(content)
     monkeypatch.setenv("KUBECONFIG", str(path))
-    with pytest.raises(KubeUnavailable, match="credentials of the cluster cannot be read") as refused:
+    with pytest.raises(KubeUnavailable, match="credentials of the cluster cannot be read") as error:
         await KubernetesClient.connect("tests")
-    assert explanation in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert "secret-token" not in "".join(traceback.format_exception(refused.value))
+    assert explanation in str(error.value)
+    assert "\n" not in str(error.value)
+    assert "secret-token" not in "".join(traceback.format_exception(error.value))
 
 
 async def test_credentials_that_cannot_be_read_again_are_an_outage(
@@ -109,12 +109,12 @@ async def test_credentials_that_cannot_be_read_again_are_an_outage(
 ) -> None:
     """While the client runs, the intake can answer 503; after the fault, requests succeed again."""
     monkeypatch.setattr(kubernetes, "_RELOGIN_SECONDS", 0.0)
-    path, kept = tmp_path / "kubeconfig", tmp_path / "kept"
+    path, remainder = tmp_path / "kubeconfig", tmp_path / "kept"
     async with connected() as kube:
-        path.rename(kept)
+        path.rename(remainder)
         with pytest.raises(KubeUnavailable, match="cannot be read"):
             await kube.get(PATH)
-        kept.rename(path)
+        remainder.rename(path)
         assert await kube.get(PATH) == OBJECT
     assert len(server.asked) == 1
 
@@ -129,11 +129,11 @@ def test_a_process_without_readable_credentials_ends_with_one_line(module: str, 
         "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{tmp_path}/hookwright.db",
         "HOOKWRIGHT_OPERATOR_URL": "http://127.0.0.1:1",
     }
-    ended = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", module], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
-    lines = (ended.stdout + ended.stderr).splitlines()
-    assert ended.returncode == 1, lines
+    lines = (result.stdout + result.stderr).splitlines()
+    assert result.returncode == 1, lines
     assert len(lines) == 1, lines
     assert "credentials of the cluster cannot be read" in lines[0]
 
@@ -159,9 +159,9 @@ async def test_a_refused_token_is_read_again_once(server: ApiServer, kubeconfig:
         assert await kube.get(PATH) == OBJECT
         assert len(server.asked) == 2
         server.token = "third"
-        with pytest.raises(KubeError) as refused:
+        with pytest.raises(KubeError) as error:
             await kube.get(PATH)
-    assert refused.value.status == 401
+    assert error.value.status == 401
     assert len(server.asked) == 4
 
 
@@ -184,9 +184,9 @@ async def test_a_refusal_has_the_parts_of_the_status(server: ApiServer) -> None:
     status = {"message": "invalid", "reason": "Invalid", "details": {"causes": causes}}
     server.answer = lambda _: web.json_response(status, status=422)
     async with connected() as kube:
-        with pytest.raises(KubeError, match=f"POST {PATH}: 422 invalid") as refused:
+        with pytest.raises(KubeError, match=f"POST {PATH}: 422 invalid") as refusal:
             await kube.post(PATH, OBJECT)
-        error = refused.value
+        error = refusal.value
         assert (error.status, error.reason, error.explanation, error.causes) == (422, "Invalid", "invalid", causes)
         assert not isinstance(error, KubeUnavailable)
         for code in (429, 503):
@@ -221,14 +221,14 @@ async def test_silence_ends_a_request_and_a_watch(
 ) -> None:
     """A connection whose other end is gone without a packet does not stay open."""
     monkeypatch.setattr(kubernetes, "_SILENCE_SECONDS", 0.2)
-    released = asyncio.Event()
+    release = asyncio.Event()
 
     async def silent(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         if "watch" in request.query:
             await answer.prepare(request)
             await answer.write(b'{"type":"ADDED"}\n')
-        await released.wait()
+        await release.wait()
         return answer
 
     app = web.Application()
@@ -242,7 +242,7 @@ async def test_silence_ends_a_request_and_a_watch(
                 await anext(kube.pages(PATH))
             with pytest.raises(KubeUnavailable, match="connection lost"):
                 await all_events(kube)
-        released.set()
+        release.set()
 
 
 def test_a_connection_that_is_reset_at_once_is_an_outage(kubeconfig: Callable[[str, str], None]) -> None:
@@ -275,9 +275,9 @@ async def outcomes_unknown(**options: float) -> dict[str, bool]:
         assert not read.value.outcome_unknown
         unknown = {}
         for name, write in WRITES.items():
-            with pytest.raises(KubeUnavailable) as lost:
+            with pytest.raises(KubeUnavailable) as error:
                 await write(kube)
-            unknown[name] = lost.value.outcome_unknown
+            unknown[name] = error.value.outcome_unknown
         return unknown
 
 
@@ -294,8 +294,8 @@ async def test_a_write_without_an_answer_has_an_unknown_outcome(
     behaviour: Behaviour, kubeconfig: Callable[[str, str], None]
 ) -> None:
     """The API server may have done it before the connection was lost."""
-    async with serve(behaviour) as served:
-        kubeconfig(served.url.removesuffix("/hooks"), "first")
+    async with serve(behaviour) as raw_server:
+        kubeconfig(raw_server.url.removesuffix("/hooks"), "first")
         assert all((await outcomes_unknown(seconds=0.3)).values())
 
 
@@ -303,13 +303,13 @@ async def test_a_write_that_was_not_sent_did_nothing(
     kubeconfig: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server is stopped, or it does not answer the first message of TLS. A DELETE may be a repetition."""
-    async with serve(hangs) as served:
-        kubeconfig(served.url.removesuffix("/hooks"), "first")
+    async with serve(hangs) as raw_server:
+        kubeconfig(raw_server.url.removesuffix("/hooks"), "first")
     assert await outcomes_unknown() == {"post": False, "merge": False, "delete": True}
 
     monkeypatch.setattr(kubernetes, "_CONNECT_SECONDS", 0.2)
-    async with serve(hangs) as served:
-        kubeconfig(served.url.removesuffix("/hooks").replace("http:", "https:"), "first")
+    async with serve(hangs) as raw_server:
+        kubeconfig(raw_server.url.removesuffix("/hooks").replace("http:", "https:"), "first")
         assert await outcomes_unknown() == {"post": False, "merge": False, "delete": True}
 
 
@@ -317,22 +317,22 @@ async def test_a_delete_that_was_sent_and_cannot_be_repeated_has_an_unknown_outc
     kubeconfig: Callable[[str, str], None],
 ) -> None:
     """A lost DELETE is sent again by aiohttp; the refusal of the second connection proves nothing."""
-    ended = asyncio.Event()
+    end = asyncio.Event()
 
     async def stop(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         once.close()
         writer.close()
         await writer.wait_closed()
-        ended.set()
+        end.set()
 
     once = await asyncio.start_server(stop, "127.0.0.1", 0)
     kubeconfig(f"http://127.0.0.1:{once.sockets[0].getsockname()[1]}", "first")
     async with connected() as kube:
-        with pytest.raises(KubeUnavailable, match="ClientConnectorError") as lost:
+        with pytest.raises(KubeUnavailable, match="ClientConnectorError") as error:
             await WRITES["delete"](kube)
-    await ended.wait()
-    assert lost.value.outcome_unknown
+    await end.wait()
+    assert error.value.outcome_unknown
 
 
 @pytest.mark.parametrize(("status", "unknown"), [(429, False), (500, True), (503, True), (504, True)])

@@ -56,9 +56,9 @@ async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
     app.router.add_get("/secrets", server.answer)
     async with (
         TestServer(app) as running,
-        aiohttp.ClientSession(running.make_url("/"), middlewares=[Pager(PAGE_BYTES)], response_class=Page) as made,
+        aiohttp.ClientSession(running.make_url("/"), middlewares=[Pager(PAGE_BYTES)], response_class=Page) as client,
     ):
-        yield made
+        yield client
 
 
 async def listed(session: aiohttp.ClientSession) -> list[dict[str, Any]]:
@@ -115,10 +115,10 @@ async def test_small_pages_grow_again(session: aiohttp.ClientSession, server: Se
 
 async def test_large_events_of_a_watch_are_trimmed_on_arrival(session: aiohttp.ClientSession, server: Server) -> None:
     """Each line is one complete event, in order; small ones stay unchanged."""
-    for size, kept in ((100, {"secret", "other"}), (100_000, {"secret"})):
+    for size, value in ((100, {"secret", "other"}), (100_000, {"secret"})):
         server.size = size
         async with session.get("/secrets", params={"watch": "true"}) as answer:
             lines = [line async for line in answer.content.iter_chunked(1 << 20)]
         events = [json.loads(line) for line in lines]
         assert [event["object"]["metadata"]["name"] for event in events] == [f"s{number}" for number in range(OBJECTS)]
-        assert all(event["object"]["data"].keys() == kept for event in events)
+        assert all(event["object"]["data"].keys() == value for event in events)

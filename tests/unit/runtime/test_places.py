@@ -63,9 +63,9 @@ class Users:
     async def _use(self, holder: str, user: str) -> None:
         with await self._places.acquire(holder, self.weights[user]):
             self.began.append(user)
-            ended = self.held[user] = asyncio.Event()
+            end = self.held[user] = asyncio.Event()
             try:
-                await ended.wait()
+                await end.wait()
             finally:
                 del self.held[user]
 
@@ -124,7 +124,7 @@ def test_a_refusal_names_a_holder_in_words_and_bytes_in_mib() -> None:
         places.take('client "x"', 17 << 20)
 
 
-@pytest.mark.parametrize("line", [one for one in BOUNDS if one.reserved], ids=lambda one: one.things)
+@pytest.mark.parametrize("line", [item for item in BOUNDS if item.reserved], ids=lambda item: item.things)
 def test_a_few_holders_leave_places_for_newcomers(line: Bound) -> None:
     """Hostile holders take as much as they get, and as many others as places are reserved still get one each."""
     places, total = Places(line), line.total
@@ -172,11 +172,11 @@ async def test_a_place_is_kept_as_long_as_its_context() -> None:
     """Also beyond the block in which it was acquired, for example until an answer is read; an error returns it."""
     places = Places(bound(UNLIMITED, 2, at_once_each=1))
     with await places.acquire("a") as place:
-        kept = place.pop_all()
+        remainder = place.pop_all()
     waiting = Users(places)
     await waiting.start("a")
     assert waiting.began == []
-    kept.close()
+    remainder.close()
     assert await waiting.drain() == []
     await waiting.settle()
     assert await waiting.drain() == ["a1"]
@@ -193,49 +193,49 @@ def _work() -> Generator[None, None, str]:
 async def test_other_ready_work_runs_between_two_places_with_a_pause() -> None:
     """Each of many requests that are ready at once waits for a pass of the event loop."""
     places, passes = Places(bound(each=50), pause=True), 0
-    begun: list[int] = []
+    starts: list[int] = []
 
     async def work() -> None:
         with await places.acquire("a"):
-            begun.append(passes)
+            starts.append(passes)
 
     tasks = [asyncio.create_task(work()) for _ in range(20)]
     while not all(task.done() for task in tasks):
         await asyncio.sleep(0)
         passes += 1
-    assert len(set(begun)) == len(begun)
+    assert len(set(starts)) == len(starts)
 
 
 async def test_after_a_long_step_other_work_gets_twice_its_time() -> None:
     """The loop accepts one connection in a pass, so one pass between two long steps would keep newcomers waiting."""
     places, long = Places(bound(3, 3), pause=True), 0.05
-    begun: list[float] = []
+    starts: list[float] = []
 
     def work() -> Generator[None, None, None]:
         for _ in range(2):
-            begun.append(time.perf_counter())
+            starts.append(time.perf_counter())
             end = time.thread_time() + long
             while time.thread_time() < end:
                 pass
             yield
 
     await asyncio.gather(places.run("a", work()), places.run("a", work()))
-    assert all(later - earlier > 2.8 * long for earlier, later in pairwise(begun))
+    assert all(later - earlier > 2.8 * long for earlier, later in pairwise(starts))
 
 
 async def test_holders_take_turns_between_the_steps_of_a_work() -> None:
     """The work of another holder is not delayed until the end of the first one; that of the same holder is."""
-    places, done = Places(bound(3, 2), pause=True), []
+    places, results = Places(bound(3, 2), pause=True), []
 
     def work(holder: str, steps: int) -> Generator[None, None, str]:
         for step in range(steps):
-            done.append(f"{holder}{step}")
+            results.append(f"{holder}{step}")
             yield
         return holder
 
     works = [places.run("a", work("a", 5)), places.run("a", work("A", 2)), places.run("b", work("b", 2))]
     assert await asyncio.gather(*works) == ["a", "A", "b"]
-    assert done == ["a0", "b0", "a1", "b1", "a2", "a3", "a4", "A0", "A1"]
+    assert results == ["a0", "b0", "a1", "b1", "a2", "a3", "a4", "A0", "A1"]
     assert finished(work("c", 3)) == "c"
 
 
@@ -303,10 +303,10 @@ async def _check_bounds(steps: list[tuple[str, str, int]], line: Bound, *, pause
 async def _check_busy(waiting: Users, line: Bound) -> None:
     """The bounds hold, and no request waits while a place is free for its holder."""
     await waiting.settle()
-    held = Counter(user[0] for user in waiting.held)
-    assert held.total() <= line.at_once
-    assert all(number <= line.at_once_each for number in held.values())
+    counts = Counter(user[0] for user in waiting.held)
+    assert counts.total() <= line.at_once
+    assert all(number <= line.at_once_each for number in counts.values())
     for user, task in waiting.tasks.items():
-        mine = held[user[0]]
-        free = line.at_once - held.total() - (line.at_once_reserved if mine else 0)
+        mine = counts[user[0]]
+        free = line.at_once - counts.total() - (line.at_once_reserved if mine else 0)
         assert task.done() or user in waiting.held or free <= 0 or mine == line.at_once_each

@@ -15,12 +15,12 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 def sends(*pieces: bytes, seconds: float = 0.0, ends: bool = True) -> Receive:
     """Return a client that sends these pieces, each after some seconds; it then ends the body, or sends nothing."""
-    left = list(pieces)
+    remainder = list(pieces)
 
     async def receive() -> dict[str, Any]:
-        await asyncio.sleep(seconds if left else 60)
-        piece = left.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(left) or not ends}
+        await asyncio.sleep(seconds if remainder else 60)
+        piece = remainder.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(remainder) or not ends}
 
     return receive
 
@@ -42,9 +42,9 @@ async def test_a_slow_body_is_a_408_and_its_memory_is_released() -> None:
     """The task goes on without a pending cancellation, and may read another body."""
     bodies = Bodies(0.05, Bound("of bodies", 100, 10))
     for _ in range(2):
-        with pytest.raises(ProblemError) as refused:
+        with pytest.raises(ProblemError) as error:
             await read(bodies, sends(b"123456789", ends=False))
-        assert (refused.value.status, refused.value.headers["Connection"]) == (408, "close")
+        assert (error.value.status, error.value.headers["Connection"]) == (408, "close")
     task = asyncio.current_task()
     assert task is not None
     assert not task.cancelling()
@@ -64,14 +64,14 @@ async def test_bodies_beyond_a_bound_are_refused() -> None:
     """One body has a limit, a holder has one for its incomplete bodies, and a client may be gone."""
     bodies = Bodies(30, Bound("of bodies", 100, 10))
     for pieces in [(b"12345",), (b"123", b"45")]:
-        with pytest.raises(ProblemError) as refused:
+        with pytest.raises(ProblemError) as error:
             await read(bodies, sends(*pieces), limit=4)
-        assert refused.value.status == 413
+        assert error.value.status == 413
     slow = asyncio.create_task(read(bodies, sends(b"1234567", ends=False)))
     await asyncio.sleep(0.01)
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         await read(bodies, sends(b"1234", b"5"))
-    assert refused.value.status == 429
+    assert error.value.status == 429
     slow.cancel()
 
     async def gone() -> dict[str, Any]:

@@ -16,10 +16,10 @@ from hookwright_runtime.validation import body_of, query_of
 
 def refusal(model: type[Request], body: object) -> ProblemError:
     """Return the refusal of a body."""
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         body_of(model, json.dumps(body).encode())
-    assert refused.value.status == 422
-    return refused.value
+    assert error.value.status == 422
+    return error.value
 
 
 def test_an_answer_names_a_bounded_number_of_unknown_names() -> None:
@@ -49,9 +49,9 @@ def test_a_body_that_is_no_object_has_one_fault() -> None:
 @pytest.mark.parametrize("model", [ReplayRequest, DeliveryConditions])
 def test_an_end_before_the_begin_is_a_fault_of_the_end(model: type[Request]) -> None:
     """The rule concerns two fields, and one of them is named."""
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         query_of(model, {"since": "2026-02-01T00:00:00Z", "until": "2026-01-31T23:59:60+00:00"})
-    assert refused.value.errors == (FieldFault("until", "is before since"),)
+    assert error.value.errors == (FieldFault("until", "is before since"),)
 
 
 @pytest.mark.parametrize("name", ["body", "query", "path", "header"])

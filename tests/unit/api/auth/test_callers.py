@@ -34,10 +34,10 @@ def minted() -> MintedKey:
 @pytest.fixture
 def view() -> View:
     """Return a view with the project billing in acme and in rival."""
-    made = View()
+    new_view = View()
     for namespace in ("acme", "rival"):
-        made.projects.put({"metadata": meta("billing", namespace), "spec": {}})
-    return made
+        new_view.projects.put({"metadata": meta("billing", namespace), "spec": {}})
+    return new_view
 
 
 def api_key(minted: MintedKey, namespace: str = "acme", created: str = "2026-01-01T00:00:00Z", **spec: Any) -> Any:
@@ -59,8 +59,8 @@ def test_a_key_is_found_by_its_id_and_checked_whole(view: View, minted: MintedKe
     """Another key with the same id and a correct checksum is not valid."""
     view.keys.put(api_key(minted))
     assert find_key(view, minted.plaintext, NOW) is not None
-    other = mint(random.Random(2).choice, key_id=minted.key_id)
-    assert find_key(view, other.plaintext, NOW) is None
+    second = mint(random.Random(2).choice, key_id=minted.key_id)
+    assert find_key(view, second.plaintext, NOW) is None
     for wrong in ("", "hw_", minted.plaintext[:-1], minted.plaintext + "x", minted.digest, "\u00e4"):
         assert find_key(view, wrong, NOW) is None
 
@@ -73,18 +73,18 @@ def test_the_work_for_a_key_does_not_grow_with_the_apikeys_of_its_id(
         key = mint(random.Random(100 + number).choice, key_id=minted.key_id)
         view.keys.put(api_key(key, f"tenant-{number}"))
     view.keys.put(api_key(minted))
-    compared = list[str]()
+    comparisons = list[str]()
 
     def compare(presented: str, digest: str) -> bool:
-        compared.append(digest)
+        comparisons.append(digest)
         return matches(presented, digest)
 
     monkeypatch.setattr(callers, "matches", compare)
     wrong = mint(random.Random(2).choice, key_id=minted.key_id)
     assert find_key(view, wrong.plaintext, NOW) is None
-    assert compared == []
+    assert comparisons == []
     assert find_key(view, minted.plaintext, NOW) is not None
-    assert compared == [minted.digest]
+    assert comparisons == [minted.digest]
 
 
 def test_expiry_is_judged_at_the_moment_of_use(view: View, minted: MintedKey) -> None:
@@ -98,9 +98,9 @@ def test_of_two_objects_with_the_same_digest_the_older_counts(view: View, minted
     """The order of the watch events does not matter."""
     view.keys.put(api_key(minted, "rival", "2026-01-01T00:00:05Z"))
     view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:04Z"))
-    found = find_key(view, minted.plaintext, NOW)
-    assert found is not None
-    assert found.identity.namespace == "acme"
+    record = find_key(view, minted.plaintext, NOW)
+    assert record is not None
+    assert record.identity.namespace == "acme"
 
 
 UNCONFIRMED: dict[str, Any] = {
@@ -119,9 +119,9 @@ def test_a_key_that_the_operator_did_not_confirm_opens_nothing(
     view.keys.put({**api_key(minted, "rival"), "status": status})
     assert find_key(view, minted.plaintext, NOW) is None
     view.keys.put(api_key(minted, "acme", "2026-01-01T00:00:09Z"))
-    found = find_key(view, minted.plaintext, NOW)
-    assert found is not None
-    assert found.identity.namespace == "acme"
+    record = find_key(view, minted.plaintext, NOW)
+    assert record is not None
+    assert record.identity.namespace == "acme"
 
 
 def test_a_key_has_the_scopes_that_its_object_names(view: View, minted: MintedKey) -> None:
@@ -130,12 +130,12 @@ def test_a_key_has_the_scopes_that_its_object_names(view: View, minted: MintedKe
         [(None, tuple(KeyScope)), (["manage", "send"], (KeyScope.SEND, KeyScope.MANAGE)), (["send", "billing"], None)],
         2,
     ):
-        made = api_key(minted)
-        made["spec"] |= {} if scopes is None else {"scopes": scopes}
-        made["metadata"]["resourceVersion"] = str(version)
-        view.keys.put(made)
-        found = find_key(view, minted.plaintext, NOW)
-        assert (found.scopes if found else None) == expected
+        resource = api_key(minted)
+        resource["spec"] |= {} if scopes is None else {"scopes": scopes}
+        resource["metadata"]["resourceVersion"] = str(version)
+        view.keys.put(resource)
+        record = find_key(view, minted.plaintext, NOW)
+        assert (record.scopes if record else None) == expected
 
 
 def test_a_replaced_key_is_valid_until_its_end(view: View) -> None:
@@ -152,8 +152,8 @@ def test_a_replaced_key_is_valid_until_its_end(view: View) -> None:
     assert find_key(view, old.plaintext, end - timedelta(seconds=1)) is not None
     assert find_key(view, old.plaintext, end) is None
     assert find_key(view, new.plaintext, end) is not None
-    declared = {"projectRef": {"name": "billing"}, "digest": new.digest}
-    view.keys.put({"metadata": meta("k7q", version=3), "spec": declared, "status": status})
+    manifest = {"projectRef": {"name": "billing"}, "digest": new.digest}
+    view.keys.put({"metadata": meta("k7q", version=3), "spec": manifest, "status": status})
     view.keys.remove({"metadata": meta("ci", version=2)})
     assert find_key(view, old.plaintext, NOW) is None
     assert find_key(view, new.plaintext, NOW) is not None
@@ -205,7 +205,7 @@ def test_a_user_has_the_role_of_the_secret_and_without_one_is_an_admin(
 def put_session_keys(view: View, *made_at: int) -> None:
     """Write session keys into the view."""
     view._users_namespace = "sys"
-    data = {f"k{each}": base64.b64encode(format_session_key(each.to_bytes(32)).encode()).decode() for each in made_at}
+    data = {f"k{time}": base64.b64encode(format_session_key(time.to_bytes(32)).encode()).decode() for time in made_at}
     view._session_keys.put({"metadata": meta(SESSION_KEYS_NAME, "sys", max(made_at)), "data": data})
 
 

@@ -35,19 +35,19 @@ def charts(*buckets: dict[str, int | str | None]) -> Charts:
         "since": times[0],
         "until": times[-1],
         "total": bucket(),
-        "buckets": [{**one, "since": at} for one, at in zip(buckets, times, strict=False)],
+        "buckets": [{**bar, "since": at} for bar, at in zip(buckets, times, strict=False)],
     }
     return charts_of(statistics)
 
 
 def test_an_endpoint_without_deliveries_has_empty_charts() -> None:
     """No division by zero, no bar and no line."""
-    drawn = charts(*[bucket()] * 60)
-    assert len(drawn.bars) == 60
-    assert all(bar.good == bar.bad == 0 for bar in drawn.bars)
-    assert (drawn.p50, drawn.p95, drawn.busy) == ([], [], [])
-    assert (drawn.maximum, drawn.slowest) == (1, 1)
-    assert drawn.bars[30].begin == BEGIN + timedelta(minutes=30)
+    chart = charts(*[bucket()] * 60)
+    assert len(chart.bars) == 60
+    assert all(bar.good == bar.bad == 0 for bar in chart.bars)
+    assert (chart.p50, chart.p95, chart.busy) == ([], [], [])
+    assert (chart.maximum, chart.slowest) == (1, 1)
+    assert chart.bars[30].begin == BEGIN + timedelta(minutes=30)
 
 
 def test_no_bucket_at_all_is_drawn_too() -> None:
@@ -57,12 +57,12 @@ def test_no_bucket_at_all_is_drawn_too() -> None:
 
 def test_bars_stand_on_the_ground_with_failed_attempts_at_the_top() -> None:
     """Heights are in proportion to the numbers, below a round scale."""
-    drawn = charts(bucket(30, 10), bucket(0, 0), bucket(20))
-    assert drawn.maximum == 50
-    first, _, last = drawn.bars
+    chart = charts(bucket(30, 10), bucket(0, 0), bucket(20))
+    assert chart.maximum == 50
+    first, _, last = chart.bars
     assert (first.good, first.bad, first.top) == (72, 24, 24)
     assert (last.good, last.bad, last.top) == (48, 0, 72)
-    assert [bar.begin for bar in drawn.busy] == [last.begin, first.begin]
+    assert [bar.begin for bar in chart.busy] == [last.begin, first.begin]
     assert last.end - last.begin == timedelta(minutes=1)
 
 
@@ -75,20 +75,20 @@ def test_one_failure_among_thousands_is_visible() -> None:
 
 def test_a_bucket_without_success_interrupts_the_line() -> None:
     """No line is drawn over a time without a measure; a single measure is visible too."""
-    drawn = charts(bucket(1, p50=40, p95=80), bucket(1, p50=60, p95=90), bucket(), bucket(1, p50=50, p95=100))
-    assert drawn.slowest == 100
-    assert drawn.p50 == ["75.0,72 225.0,48", "475.0,60 575.0,60"]
-    assert len(drawn.p95) == 2
+    chart = charts(bucket(1, p50=40, p95=80), bucket(1, p50=60, p95=90), bucket(), bucket(1, p50=50, p95=100))
+    assert chart.slowest == 100
+    assert chart.p50 == ["75.0,72 225.0,48", "475.0,60 575.0,60"]
+    assert len(chart.p95) == 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.none() | st.integers(0, 10**6))))
 def test_everything_stays_within_the_chart(numbers: list[tuple[int, int, int | None]]) -> None:
     """Bars do not overlap, and no point is outside, for any numbers."""
-    drawn = charts(*[bucket(delivered, failed, p95, p95) for delivered, failed, p95 in numbers])
-    assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH + 0.01 for bar in drawn.bars)
-    assert all(one.x + one.width <= other.x + 0.01 for one, other in pairwise(drawn.bars))
-    assert all(-0.11 <= bar.top <= HEIGHT for bar in drawn.bars)
-    points = [point.split(",") for line in drawn.p95 for point in line.split()]
+    chart = charts(*[bucket(number, failed, p95, p95) for number, failed, p95 in numbers])
+    assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH + 0.01 for bar in chart.bars)
+    assert all(item.x + item.width <= next_bar.x + 0.01 for item, next_bar in pairwise(chart.bars))
+    assert all(-0.11 <= bar.top <= HEIGHT for bar in chart.bars)
+    points = [point.split(",") for line in chart.p95 for point in line.split()]
     assert all(0 <= float(x) <= WIDTH and 0 <= float(y) <= HEIGHT for x, y in points)
 
 

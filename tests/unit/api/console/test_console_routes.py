@@ -47,36 +47,36 @@ def uses(method: str) -> Iterator[tuple[ConsoleRoute, Operation]]:
 
 def test_the_console_has_no_action_that_v1_does_not_have() -> None:
     """Every action calls functions of `/v1`; every page only functions that read, and none that reads a secret."""
-    known = operations()
+    operations_by_name = operations()
     for route in ROUTES:
         assert route.method in ("GET", "POST")
-        assert set(route.uses) <= known.keys(), named(route)
+        assert set(route.uses) <= operations_by_name.keys(), named(route)
         if route.method == "POST":
             assert route.uses, named(route)
     for route, operation in uses("GET"):
-        assert known[operation].methods == {"GET"}, named(route)
+        assert operations_by_name[operation].methods == {"GET"}, named(route)
         assert operation is not get_secret, named(route)
 
 
 def test_the_console_has_every_change_that_a_session_may_make_with_v1() -> None:
     """Only operations that an API key alone may call, and those of consumers, are missing."""
-    done = {operation for _, operation in uses("POST")}
+    result = {operation for _, operation in uses("POST")}
     changes = {
         route.operation_id
         for operation, route in operations().items()
-        if route.methods != {"GET"} and operation not in done and (route.permission.role or route.permission.open)
+        if route.methods != {"GET"} and operation not in result and (route.permission.role or route.permission.open)
     }
     assert changes == {"ackMessages", "nackMessages"}
 
 
 def test_an_action_needs_at_least_the_permission_of_each_of_its_operations() -> None:
     """A stranger to the permission sees neither the page nor its effect."""
-    known = operations()
+    operations_by_name = operations()
     for route, operation in uses("POST"):
-        needed = known[operation].permission.role
-        if needed is not None and operation is route.uses[0]:
+        need = operations_by_name[operation].permission.role
+        if need is not None and operation is route.uses[0]:
             assert route.permission.role is not None, named(route)
-            assert route.permission.role.includes(needed), named(route)
+            assert route.permission.role.includes(need), named(route)
 
 
 async def test_an_operation_that_a_route_does_not_declare_cannot_be_called() -> None:
@@ -150,10 +150,10 @@ def test_a_text_area_of_pairs_names_the_wrong_line() -> None:
         "X-Team": "billing",
         "X-B": "c",
     }
-    for written in ("X-Team", ": value", "A: 1\nA: 2"):
-        with pytest.raises(ProblemError) as refused:
-            Form({"headers": [written]}).pairs("headers")
-        assert refused.value.errors[0].message.startswith("line ")
+    for line in ("X-Team", ": value", "A: 1\nA: 2"):
+        with pytest.raises(ProblemError) as error:
+            Form({"headers": [line]}).pairs("headers")
+        assert error.value.errors[0].message.startswith("line ")
     with pytest.raises(ProblemError, match="cannot be read"):
         Form.of(b"a=%ff")
 
@@ -189,14 +189,14 @@ def test_pending_deliveries_of_a_failing_endpoint_are_being_retried() -> None:
 
 def test_a_pending_delivery_is_being_retried_after_a_failed_attempt() -> None:
     """The number of the endpoint's page and the rows behind it have one word."""
-    failed, succeeded = {"statusCode": 500}, {"statusCode": 204}
+    failure, success = {"statusCode": 500}, {"statusCode": 204}
     titles = [
         delivery_word({"status": state, "attempts": attempts}).title
         for state, attempts in [
             ("pending", []),
-            ("pending", [succeeded, failed]),
-            ("pending", [failed, succeeded]),
-            ("failed", [failed]),
+            ("pending", [success, failure]),
+            ("pending", [failure, success]),
+            ("failed", [failure]),
         ]
     ]
     assert titles == ["Pending", "Retrying", "Pending", "Failed"]

@@ -14,13 +14,13 @@ def test_filters_become_conditions_of_a_search() -> None:
     """A period ends now; an exact begin counts instead of it; unknown parameters have no effect."""
     query = {"status": "failed", "type": "bounced", "message_id": " m-42 ", "event_id": "", "period": "1h", "x": "y"}
     filters = DeliveryFilters.of(query)
-    wanted = {"status": "failed", "type": "bounced", "message_id": "m-42"}
-    assert filters.conditions(NOW) == {**wanted, "since": "2026-01-31T11:00:00.000Z"}
+    expected = {"status": "failed", "type": "bounced", "message_id": "m-42"}
+    assert filters.conditions(NOW) == {**expected, "since": "2026-01-31T11:00:00.000Z"}
     exact = DeliveryFilters.of(
         {**query, "since": "2026-01-30T08:00", "since_offset": "60", "until": "2026-01-30T09:00:30"}
     )
     times = {"since": "2026-01-30T07:00:00.000Z", "until": "2026-01-30T09:00:30.000Z"}
-    assert exact.conditions(NOW) == {**wanted, **times}
+    assert exact.conditions(NOW) == {**expected, **times}
 
 
 def test_only_other_filters_than_the_state_need_a_search() -> None:

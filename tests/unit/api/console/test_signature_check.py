@@ -15,7 +15,7 @@ def checked(body: str, *, secret: str = SECRET, signed_by: tuple[str, ...] = (SE
     headers = {
         name.lower(): value for name, value in signature_headers(signed_by, "msg_1", 1000, sent.encode()).items()
     }
-    return [one.state for one in check_signatures(secret, headers, body)]
+    return [check.state for check in check_signatures(secret, headers, body)]
 
 
 def test_a_real_request_matches() -> None:
@@ -57,7 +57,7 @@ def test_a_difference_at_the_end_is_named() -> None:
 
 def test_missing_headers_are_named() -> None:
     """A signature without its id and time cannot be checked."""
-    assert [one.state for one in check_signatures(SECRET, {}, BODY)] == ["absent", "absent"]
+    assert [check.state for check in check_signatures(SECRET, {}, BODY)] == ["absent", "absent"]
     standard, _ = check_signatures(SECRET, {"webhook-signature": "v1,abc"}, BODY)
     assert (standard.state, "webhook-id" in standard.sentence) == ("bad", True)
 
@@ -72,7 +72,7 @@ def test_headers_are_read_as_people_copy_them() -> None:
 def test_strange_values_do_not_match(values: str) -> None:
     """They are compared as bytes."""
     headers = {"webhook-id": "m", "webhook-timestamp": "1", "webhook-signature": values, "x-service-signature": values}
-    assert [one.state for one in check_signatures(SECRET, headers, BODY)] == ["bad", "bad"]
+    assert [check.state for check in check_signatures(SECRET, headers, BODY)] == ["bad", "bad"]
 
 
 def test_the_age_is_told() -> None:
@@ -89,5 +89,5 @@ def test_a_pasted_text_costs_a_bounded_number_of_comparisons() -> None:
     assert pasted_headers("\n" * 1000 + "webhook-id: msg_1") == {}
     good = signature_headers((SECRET,), "msg_1", 1000, BODY.encode())["webhook-signature"]
     for number, state in ((15, "good"), (16, "bad")):
-        signed = {"webhook-id": "msg_1", "webhook-timestamp": "1000", "webhook-signature": f"{'v1,a ' * number}{good}"}
-        assert check_signatures(SECRET, signed, BODY)[0].state == state
+        token = {"webhook-id": "msg_1", "webhook-timestamp": "1000", "webhook-signature": f"{'v1,a ' * number}{good}"}
+        assert check_signatures(SECRET, token, BODY)[0].state == state

@@ -23,9 +23,9 @@ def sent(form: Form, **changes: list[str]) -> Form:
 
 def test_the_form_has_every_field_that_people_set() -> None:
     """Buttons suspend an endpoint, so that is no field of the form."""
-    shown = {name.partition(".")[0] for name in FIELDS}
-    assert shown == WebhookRequest.model_fields.keys() - {"enabled"}
-    assert {name.partition(".")[0] for name in FIRST} < shown
+    text = {name.partition(".")[0] for name in FIELDS}
+    assert text == WebhookRequest.model_fields.keys() - {"enabled"}
+    assert {name.partition(".")[0] for name in FIRST} < text
 
 
 def test_a_new_field_of_the_contract_appears_in_the_form() -> None:
@@ -56,11 +56,11 @@ def test_a_new_field_of_the_contract_appears_in_the_form() -> None:
 def test_a_new_endpoint_has_the_defaults_of_the_contract() -> None:
     """What the form shows is what an omitted field means."""
     form = form_of({})
-    shown = document_in(sent(form, url=["https://example.com/hooks"], events=["delivered"]))
-    assert WebhookRequest.model_validate(merged({}, shown)).model_dump(mode="json") == ENDPOINT
-    pulled = document_in(sent(form, target=["pull"], events=["delivered"]))
-    assert merged({}, pulled)["pull"] == {"lease": "30s"}
-    assert not {"url", *PUSH_FIELDS} & merged({}, pulled).keys()
+    text = document_in(sent(form, url=["https://example.com/hooks"], events=["delivered"]))
+    assert WebhookRequest.model_validate(merged({}, text)).model_dump(mode="json") == ENDPOINT
+    pull_document = document_in(sent(form, target=["pull"], events=["delivered"]))
+    assert merged({}, pull_document)["pull"] == {"lease": "30s"}
+    assert not {"url", *PUSH_FIELDS} & merged({}, pull_document).keys()
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_headers_and_labels_are_removed_by_name() -> None:
 def test_an_emptied_field_is_reset_and_another_target_resets_the_fields_of_the_first() -> None:
     """Null resets a field to its default (RFC 7396)."""
     present = {**ENDPOINT, "rate_limit": {"per_minute": 60}, "expires_at": "2030-01-31T12:00:00Z"}
-    emptied = Form({**form_of(present), "rate_limit.per_minute": [""], "timeout": [""], "expires_at": [""]})
-    reset = validated(WebhookPatch, patch_in(emptied, present)).model_dump(exclude_unset=True)
+    emptied_form = Form({**form_of(present), "rate_limit.per_minute": [""], "timeout": [""], "expires_at": [""]})
+    reset = validated(WebhookPatch, patch_in(emptied_form, present)).model_dump(exclude_unset=True)
     assert {reset[name] for name in ("rate_limit", "timeout", "expires_at", "pull")} == {None}
-    pulled = Form({**form_of(present), "target": ["pull"], "pull.lease": [""]})
-    patch = patch_in(pulled, present)
+    pull_document = Form({**form_of(present), "target": ["pull"], "pull.lease": [""]})
+    patch = patch_in(pull_document, present)
     assert patch["pull"] == {"lease": None}
     assert {patch[name] for name in ("url", *PUSH_FIELDS)} == {None}
 

@@ -64,11 +64,11 @@ def test_only_an_unknown_outcome_is_not_called_nothing() -> None:
     away = httpx.Response(500)
     for problem in (from_kube(KubeUnavailable("away"), "it"), refusal_of(away, "it", writes=False)):
         assert problem.detail.endswith("is unavailable; nothing was done")
-    lost = (
+    responses = (
         from_kube(KubeUnavailable("away", outcome_unknown=True), "it"),
         refusal_of(away, "it", writes=True),
     )
-    for problem in lost:
+    for problem in responses:
         assert "is unavailable; it is not known whether the request was done. " in problem.detail
         assert "with the same" in problem.detail
         assert "nothing" not in problem.detail
@@ -96,7 +96,7 @@ def test_the_operators_faults_are_passed_on_by_field() -> None:
 )
 def test_a_fault_has_the_words_of_json(scopes: object, faults: list[tuple[str, str]]) -> None:
     """No message has a type of Python, and a list with a wrong item is not also called empty."""
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as error:
         KeyRequest.model_validate({"name": "CI", "scopes": scopes})
-    problem = from_validation(refused.value.errors(include_url=False))
+    problem = from_validation(error.value.errors(include_url=False))
     assert [(fault.field, fault.message) for fault in problem.errors] == faults

@@ -69,13 +69,13 @@ def test_a_deletion_leaves_a_successor_of_the_same_name(table: Table[ProjectReco
 
 def test_deletions_without_an_event_of_the_watch_are_bounded(table: Table[ProjectRecord]) -> None:
     """The oldest ones are forgotten; a late event of the others changes nothing."""
-    deleted = [project(f"p{number}", uid=f"u{number}") for number in range(_MOST_GONE + 2)]
-    for one in deleted:
-        record = table.put(one)
+    deleted_scene = [project(f"p{number}", uid=f"u{number}") for number in range(_MOST_GONE + 2)]
+    for item in deleted_scene:
+        record = table.put(item)
         assert record is not None
         table.forget(record)
     assert len(table._gone) == _MOST_GONE
-    assert [table.put(one) is None for one in (*deleted[:3], deleted[-1])] == [False, False, True, True]
+    assert [table.put(item) is None for item in (*deleted_scene[:3], deleted_scene[-1])] == [False, False, True, True]
 
 
 def test_a_list_forgets_the_deletions_of_objects_that_are_not_in_it(table: Table[ProjectRecord]) -> None:
@@ -124,18 +124,18 @@ def test_a_list_of_one_namespace_leaves_the_others_alone(table: Table[ProjectRec
 def test_an_index_follows_every_change() -> None:
     """A handed over key gets its id only later."""
     keys: Table[KeyRecord] = Table("ApiKey", KeyRecord.of, {"key_id": lambda key: {key.key_id}})
-    written: dict[str, Any] = {
+    document: dict[str, Any] = {
         "metadata": {"namespace": "acme", "name": "ci", "uid": "u", "resourceVersion": "1"},
         "spec": {"projectRef": {"name": "billing"}, "handover": {"secretName": "s"}},
     }
-    keys.put(written)
+    keys.put(document)
     assert len(keys.find("key_id", "")) == 1
-    written = {**written, "status": {"keyId": "k1", "digest": "sha256:" + "0" * 64}}
-    written["metadata"] = {**written["metadata"], "resourceVersion": "2"}
-    keys.put(written)
+    document = {**document, "status": {"keyId": "k1", "digest": "sha256:" + "0" * 64}}
+    document["metadata"] = {**document["metadata"], "resourceVersion": "2"}
+    keys.put(document)
     assert keys.find("key_id", "") == []
     assert [key.identity.name for key in keys.find("key_id", "k1")] == ["ci"]
-    keys.remove(written)
+    keys.remove(document)
     assert keys.find("key_id", "k1") == []
 
 

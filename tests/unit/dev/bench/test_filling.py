@@ -21,16 +21,16 @@ def test_a_filled_database_has_old_deliveries_of_every_state_and_its_counters_ag
         path = database.url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path)) as connection:
             states = dict(connection.execute("SELECT state, count(*) FROM deliveries GROUP BY state").fetchall())
-            counted = connection.execute("SELECT sum(accepted - delivered - failed), sum(delivered) FROM counters")
-            assert counted.fetchone() == (pending_of(ROWS), states["delivered"])
-            unended = connection.execute(
+            rows = connection.execute("SELECT sum(accepted - delivered - failed), sum(delivered) FROM counters")
+            assert rows.fetchone() == (pending_of(ROWS), states["delivered"])
+            result = connection.execute(
                 "SELECT count(*) FROM deliveries WHERE (ended_ms IS NULL) != (state = 'pending')"
             )
-            assert unended.fetchone() == (0,)
-            joined = connection.execute(
+            assert result.fetchone() == (0,)
+            answer = connection.execute(
                 "SELECT count(*), min(length(body)) FROM deliveries JOIN events ON events.id = event_id"
             )
-            assert joined.fetchone() == (ROWS, 315)
+            assert answer.fetchone() == (ROWS, 315)
             attempts = connection.execute(
                 "SELECT count(*) FROM attempts JOIN deliveries ON deliveries.id = delivery_id"
             )

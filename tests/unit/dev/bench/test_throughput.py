@@ -64,8 +64,8 @@ class _Site:
 def test_three_rounds_are_summed_up_beside_the_mean_of_four_ceilings() -> None:
     """A round counts by its duration, also if the machine was slow."""
     site = _Site(report(1000, 10.5), report(2000, 10.5), report(3000, 9.0), ceilings=(900.0, 1000.0, 1000.0, 1100.0))
-    found = at_full_speed(cast("Site", site), "throughput.1", "1 endpoint", _TARGETS, Options(), rounds=3)
-    figures = {measure.key.removeprefix("throughput.1."): measure.value for measure in found}
+    result = at_full_speed(cast("Site", site), "throughput.1", "1 endpoint", _TARGETS, Options(), rounds=3)
+    figures = {measure.key.removeprefix("throughput.1."): measure.value for measure in result}
     assert site.asked == ["load 0.5", "ceiling", *["meter", "load 10", "read", "ceiling"] * 3]
     assert figures == pytest.approx(
         {

@@ -32,11 +32,11 @@ def test_what_a_process_uses_is_what_its_children_use_too() -> None:
         meter = Meter({"family": [parent.pid]})
         assert parent.stdout is not None
         assert parent.stdout.readline() == "busy\n"
-        used = meter.read()
+        usage = meter.read()
         family = families([parent.pid])[parent.pid]
         parent.communicate("\n", timeout=10)
 
     assert len(family) == 2
-    assert used.by_name["family"] >= 0.3
-    assert set(used.by_name) == {"family", "harness"}
+    assert usage.by_name["family"] >= 0.3
+    assert set(usage.by_name) == {"family", "harness"}
     assert os.getpid() not in family

@@ -145,9 +145,9 @@ def test_a_folder_named_by_the_environment_comes_first(tmp_path: Path, module: P
     """HOOKWRIGHT_KUBE_ASSETS overrides KUBEBUILDER_ASSETS, and both override the cache."""
     environ = environment(tmp_path)
     complete_folder(cache_folder(environ, module) / "bin")
-    ours, others = complete_folder(tmp_path / "ours"), complete_folder(tmp_path / "others")
-    environ["KUBEBUILDER_ASSETS"] = str(others)
-    assert acquire(environ, module=module).kubectl == others / "kubectl"
+    ours, folder = complete_folder(tmp_path / "ours"), complete_folder(tmp_path / "others")
+    environ["KUBEBUILDER_ASSETS"] = str(folder)
+    assert acquire(environ, module=module).kubectl == folder / "kubectl"
     environ["HOOKWRIGHT_KUBE_ASSETS"] = str(ours)
     assets = acquire(environ, module=module)
     assert assets.kubectl == ours / "kubectl"
@@ -253,10 +253,10 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) 
 def test_without_any_way_the_error_tells_what_each_failed_on(tmp_path: Path, module: Path) -> None:
     """The error without network and Go names both, and the cache stays empty."""
     environ = environment(tmp_path)
-    with pytest.raises(AssetsError) as caught:
+    with pytest.raises(AssetsError) as error:
         acquire(environ, module=module, releases=CLOSED_NETWORK)
     for reason in ("http://127.0.0.1:9/", "install Go 1.26", "HOOKWRIGHT_KUBE_ASSETS"):
-        assert reason in str(caught.value)
+        assert reason in str(error.value)
     assert cached(environ) == []
 
 

@@ -27,9 +27,9 @@ def outcome(status: int, error: str, retry_after_ms: int | None = None) -> Outco
 
 def test_an_answer_2xx_delivers() -> None:
     """Its record is the attempt."""
-    settled = judge(ENDPOINT, claimed(2), outcome(204, ""), SCHEDULE)
-    assert (settled.delivery_id, settled.endpoint_uid, settled.state) == ("dlv_1", "uid-1", State.DELIVERED)
-    attempt = settled.attempt
+    settlement = judge(ENDPOINT, claimed(2), outcome(204, ""), SCHEDULE)
+    assert (settlement.delivery_id, settlement.endpoint_uid, settlement.state) == ("dlv_1", "uid-1", State.DELIVERED)
+    attempt = settlement.attempt
     assert (attempt.number, attempt.started_ms, attempt.duration_ms) == (3, STARTED, 70)
     assert (attempt.status_code, attempt.error, attempt.response) == (204, "", "said")
 
@@ -37,35 +37,38 @@ def test_an_answer_2xx_delivers() -> None:
 @pytest.mark.parametrize(("attempts", "delay"), list(enumerate([30, 120, 600, 1800, 7200])))
 def test_a_failure_is_due_again_after_its_delay_from_the_end_of_the_attempt(attempts: int, delay: int) -> None:
     """The delay counts from the end of the attempt, not from its start."""
-    settled = judge(ENDPOINT, claimed(attempts), outcome(500, "HTTP 500"), SCHEDULE)
-    assert (settled.state, settled.due_ms) == (State.PENDING, STARTED + 70 + delay * 1000)
+    settlement = judge(ENDPOINT, claimed(attempts), outcome(500, "HTTP 500"), SCHEDULE)
+    assert (settlement.state, settlement.due_ms) == (State.PENDING, STARTED + 70 + delay * 1000)
 
 
 def test_the_failure_of_the_last_retry_is_final() -> None:
     """After five retries the delivery has failed, whatever Retry-After says."""
-    settled = judge(ENDPOINT, claimed(5), outcome(503, "HTTP 503", 1000), SCHEDULE)
-    assert settled.state is State.FAILED
+    settlement = judge(ENDPOINT, claimed(5), outcome(503, "HTTP 503", 1000), SCHEDULE)
+    assert settlement.state is State.FAILED
 
 
 def test_an_endpoint_can_have_fewer_attempts_than_the_schedule() -> None:
     """Its last attempt is final, and with more attempts than the schedule has it keeps those of the schedule."""
     short, long = replace(ENDPOINT, max_attempts=3), replace(ENDPOINT, max_attempts=100)
-    failed = outcome(500, "HTTP 500")
-    assert [judge(short, claimed(number), failed, SCHEDULE).state for number in (1, 2)] == [State.PENDING, State.FAILED]
-    assert [judge(long, claimed(number), failed, SCHEDULE).state for number in (4, 5)] == [State.PENDING, State.FAILED]
+    failure = outcome(500, "HTTP 500")
+    assert [judge(short, claimed(number), failure, SCHEDULE).state for number in (1, 2)] == [
+        State.PENDING,
+        State.FAILED,
+    ]
+    assert [judge(long, claimed(number), failure, SCHEDULE).state for number in (4, 5)] == [State.PENDING, State.FAILED]
 
 
 def test_retry_after_lengthens_the_delay() -> None:
     """A receiver that asks for a minute gets it."""
-    settled = judge(ENDPOINT, claimed(0), outcome(429, "HTTP 429", 60_000), SCHEDULE)
-    assert settled.due_ms == STARTED + 70 + 60_000
+    settlement = judge(ENDPOINT, claimed(0), outcome(429, "HTTP 429", 60_000), SCHEDULE)
+    assert settlement.due_ms == STARTED + 70 + 60_000
 
 
 @given(attempts=st.integers(0, 20), status=st.integers(0, 599), error=st.text(max_size=20))
 def test_a_delivery_is_delivered_exactly_where_the_outcome_says_so(attempts: int, status: int, error: str) -> None:
     """A delivery that is not delivered is either due in the future or failed."""
-    made = outcome(status, error)
-    settled = judge(ENDPOINT, claimed(attempts), made, SCHEDULE)
-    assert (settled.state is State.DELIVERED) == made.delivered
-    if settled.state is State.PENDING:
-        assert settled.due_ms > STARTED
+    creation = outcome(status, error)
+    settlement = judge(ENDPOINT, claimed(attempts), creation, SCHEDULE)
+    assert (settlement.state is State.DELIVERED) == creation.delivered
+    if settlement.state is State.PENDING:
+        assert settlement.due_ms > STARTED

@@ -32,13 +32,13 @@ def claimed(number: int = 1) -> Claimed:
 
 def queue(*, ready: int = 0, **state: int | bool) -> EndpointQueue:
     """Return a queue in some state."""
-    made = EndpointQueue(ENDPOINT)
-    made.ready.extend(claimed(number) for number in range(ready))
+    creation = EndpointQueue(ENDPOINT)
+    creation.ready.extend(claimed(number) for number in range(ready))
     for name, value in state.items():
-        setattr(made, name, value)
-    if made.gone:
-        made.end()
-    return made
+        setattr(creation, name, value)
+    if creation.gone:
+        creation.end()
+    return creation
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_an_attempt_begins_where_something_waits_and_the_bound_allows(state: dic
 @pytest.mark.parametrize("change", [{"suspend": True}, {"secrets": ()}, {"block_reason": "plain http"}])
 def test_an_endpoint_that_may_not_be_sent_to_neither_begins_nor_takes_nor_asks(change: dict[str, bool]) -> None:
     """If the endpoint is suspended, blocked or without a secret, its deliveries stay in the store."""
-    held = queue(ready=1, backlog=True)
-    held.change(replace(ENDPOINT, **change))  # type: ignore[arg-type]
-    assert (held.can_start, held.can_take(64), held.wants(64)) == (False, False, 0)
+    hold = queue(ready=1, backlog=True)
+    hold.change(replace(ENDPOINT, **change))  # type: ignore[arg-type]
+    assert (hold.can_start, hold.can_take(64), hold.wants(64)) == (False, False, 0)
 
 
 def test_everything_this_process_has_of_an_endpoint_counts_as_held() -> None:
@@ -119,82 +119,82 @@ def test_what_is_held_and_asked_for_never_exceeds_the_window(
     window: int, ready: int, in_flight: int, settling: int, reserved: int
 ) -> None:
     """In every state, a claim that returns all it asked for, or a new event, still fits."""
-    some = queue(ready=ready, in_flight=in_flight, settling=settling, reserved=reserved, backlog=True)
-    assert some.wants(window) == 0 or some.held + some.wants(window) <= window
-    some.backlog = False
-    assert not some.can_take(window) or some.held + 1 <= window
+    sample = queue(ready=ready, in_flight=in_flight, settling=settling, reserved=reserved, backlog=True)
+    assert sample.wants(window) == 0 or sample.held + sample.wants(window) <= window
+    sample.backlog = False
+    assert not sample.can_take(window) or sample.held + 1 <= window
 
 
 def test_what_overflows_is_told_from_what_was_known_before() -> None:
     """A claim made before the latest overflow must not conclude that the store is empty; so overflows are counted."""
-    some = queue()
-    some.overflowed()
-    before = some.backlog_seen
-    some.overflowed()
-    assert some.backlog
-    assert some.backlog_seen > before
+    sample = queue()
+    sample.overflowed()
+    before = sample.backlog_seen
+    sample.overflowed()
+    assert sample.backlog
+    assert sample.backlog_seen > before
 
 
 def test_attempts_keep_the_distance_of_the_rate_limit() -> None:
     """120 a minute are half a second apart; time without attempts allows no burst."""
-    limited = EndpointQueue(replace(ENDPOINT, per_minute=120))
-    assert limited.pause(100.0) == 0
-    limited.started(100.0)
-    assert limited.pause(100.0) == pytest.approx(0.5)
-    assert limited.pause(100.4) == pytest.approx(0.1)
-    assert limited.pause(200.0) == 0
-    limited.started(200.0)
-    assert limited.pause(200.0) == pytest.approx(0.5)
+    limit_answer = EndpointQueue(replace(ENDPOINT, per_minute=120))
+    assert limit_answer.pause(100.0) == 0
+    limit_answer.started(100.0)
+    assert limit_answer.pause(100.0) == pytest.approx(0.5)
+    assert limit_answer.pause(100.4) == pytest.approx(0.1)
+    assert limit_answer.pause(200.0) == 0
+    limit_answer.started(200.0)
+    assert limit_answer.pause(200.0) == pytest.approx(0.5)
 
 
 @given(st.lists(st.floats(0, 10), min_size=2, max_size=50))
 def test_no_minute_holds_more_attempts_than_the_limit(waits: list[float]) -> None:
     """Any two attempts in a row keep the interval, for any sequence of waits."""
-    limited, now, starts = EndpointQueue(replace(ENDPOINT, per_minute=60)), 0.0, []
+    limit_answer, now, starts = EndpointQueue(replace(ENDPOINT, per_minute=60)), 0.0, []
     for wait in waits:
         now += wait
-        now += limited.pause(now)
-        limited.started(now)
+        now += limit_answer.pause(now)
+        limit_answer.started(now)
         starts.append(now)
     assert all(later - earlier >= 1 - 1e-6 for earlier, later in pairwise(starts))
 
 
 def test_without_a_limit_nothing_pauses() -> None:
     """A changed limit starts a new interval."""
-    some = queue()
-    some.started(5.0)
-    assert some.pause(5.0) == 0
-    some.change(replace(ENDPOINT, per_minute=1))
-    some.started(5.0)
-    some.change(replace(ENDPOINT, per_minute=1, timeout=3.0))
-    assert some.pause(5.0) == 60
-    some.change(replace(ENDPOINT, per_minute=2))
-    assert some.pause(5.0) == 0
+    sample = queue()
+    sample.started(5.0)
+    assert sample.pause(5.0) == 0
+    sample.change(replace(ENDPOINT, per_minute=1))
+    sample.started(5.0)
+    sample.change(replace(ENDPOINT, per_minute=1, timeout=3.0))
+    assert sample.pause(5.0) == 60
+    sample.change(replace(ENDPOINT, per_minute=2))
+    assert sample.pause(5.0) == 0
 
 
 def test_the_pause_after_a_timeout_doubles_up_to_five_seconds_until_an_attempt_succeeds() -> None:
     """Attempts that time out together count once, and other failures change nothing."""
-    some, now, pauses = queue(), 100.0, []
+    sample, now, pauses = queue(), 100.0, []
     for _ in range(7):
-        some.ended(delivered=False, timed_out=True, now=now, jitter=1.0)
-        some.ended(delivered=False, timed_out=True, now=now + 0.1, jitter=1.0)
-        some.ended(delivered=False, timed_out=False, now=now + 0.1, jitter=1.0)
-        pauses.append(some.pause(now))
+        sample.ended(delivered=False, timed_out=True, now=now, jitter=1.0)
+        sample.ended(delivered=False, timed_out=True, now=now + 0.1, jitter=1.0)
+        sample.ended(delivered=False, timed_out=False, now=now + 0.1, jitter=1.0)
+        pauses.append(sample.pause(now))
         now += pauses[-1]
     assert pauses == pytest.approx([0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0])
-    some.ended(delivered=True, timed_out=False, now=now, jitter=1.0)
-    assert (some.pause(now), some.limited_to) == (0.0, None)
-    some.ended(delivered=False, timed_out=True, now=now, jitter=0.4)
-    assert some.pause(now) == pytest.approx(0.1)
+    sample.ended(delivered=True, timed_out=False, now=now, jitter=1.0)
+    assert (sample.pause(now), sample.limited_to) == (0.0, None)
+    sample.ended(delivered=False, timed_out=True, now=now, jitter=0.4)
+    assert sample.pause(now) == pytest.approx(0.1)
 
 
 def test_a_timeout_counts_again_after_a_success_during_the_pause() -> None:
     """Two attempts were under way: the limit of attempts is back although the pause after the first timeout goes on."""
-    some = queue()
+    sample = queue()
     for timed_out in (True, False, True):
-        some.ended(delivered=not timed_out, timed_out=timed_out, now=100.0, jitter=1.0)
-    assert some.limited_to == 2
-    assert some.pause(100.0) == pytest.approx(0.25)
+        sample.ended(delivered=not timed_out, timed_out=timed_out, now=100.0, jitter=1.0)
+    assert sample.limited_to == 2
+    assert sample.pause(100.0) == pytest.approx(0.25)
 
 
 def test_endpoints_that_hang_for_equally_long_do_not_go_on_starting_together() -> None:
@@ -213,17 +213,17 @@ def test_endpoints_that_hang_for_equally_long_do_not_go_on_starting_together() -
 
 def test_a_lane_of_another_process_neither_begins_nor_takes_nor_asks() -> None:
     """When the replica becomes the owner, the rate limit counts from then, because the old owner may just have sent."""
-    some = EndpointQueue(replace(ENDPOINT, per_minute=60))
-    some.own(since=None)
-    some.ready.append(claimed())
-    some.backlog = True
-    assert not some.can_start
-    assert not some.wants(8)
-    some.backlog = False
-    assert not some.can_take(8)
+    sample = EndpointQueue(replace(ENDPOINT, per_minute=60))
+    sample.own(since=None)
+    sample.ready.append(claimed())
+    sample.backlog = True
+    assert not sample.can_start
+    assert not sample.wants(8)
+    sample.backlog = False
+    assert not sample.can_take(8)
 
-    some.own(since=100.0)
+    sample.own(since=100.0)
 
-    assert some.can_start
-    assert some.can_take(8)
-    assert some.pause(100.25) == 0.75
+    assert sample.can_start
+    assert sample.can_take(8)
+    assert sample.pause(100.25) == 0.75

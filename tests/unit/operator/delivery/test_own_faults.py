@@ -67,14 +67,14 @@ def test_a_missing_address_family_is_no_lack_of_ports(monkeypatch: pytest.Monkey
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
 
     monkeypatch.setattr(socket.socket, "connect", unassignable)
-    noted: list[OSError] = []
+    entries: list[OSError] = []
     with (
-        client._Socket(socket.AF_INET, socket.SOCK_STREAM, 0, own_faults=noted) as connecting,
-        pytest.raises(OSError) as failed,  # noqa: PT011 - judged by its errno
+        client._Socket(socket.AF_INET, socket.SOCK_STREAM, 0, own_faults=entries) as connecting,
+        pytest.raises(OSError) as error,  # noqa: PT011 - judged by its errno
     ):
         connecting.connect(("127.0.0.1", 1))
-    assert failed.value.errno == (errno.EADDRNOTAVAIL if cause == "no port" else errno.ENETUNREACH)
-    assert noted == ([failed.value] if cause == "no port" else [])
+    assert error.value.errno == (errno.EADDRNOTAVAIL if cause == "no port" else errno.ENETUNREACH)
+    assert entries == ([error.value] if cause == "no port" else [])
 
 
 async def test_every_fault_of_a_burst_is_logged_although_no_other_follows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,10 +17,10 @@ def test_a_change_during_a_query_is_not_forgotten() -> None:
     """A delivery may be accepted after the query and before its result is noted."""
     waiters = PullWaiters()
     with waiters.waiting("inbox") as consumers:
-        seen = consumers.change
+        records = consumers.change
         waiters.wake("inbox")
-        consumers.found_none(seen, now=100.0, due_in=None)
-        assert seen.is_set()
+        consumers.found_none(records, now=100.0, due_in=None)
+        assert records.is_set()
         assert consumers.look_at == 0.0
 
 
@@ -38,9 +38,9 @@ def test_an_endpoint_without_consumers_needs_no_memory() -> None:
 async def test_all_consumers_of_one_endpoint_wake() -> None:
     """Each sees the change; those of other endpoints do not."""
     waiters = PullWaiters()
-    with waiters.waiting("inbox") as mine, waiters.waiting("other") as others:
+    with waiters.waiting("inbox") as mine, waiters.waiting("other") as context:
         waiting = [asyncio.ensure_future(mine.change.wait()) for _ in range(3)]
         await asyncio.sleep(0)
         waiters.wake("inbox")
         assert all(await asyncio.gather(*waiting))
-        assert not others.change.is_set()
+        assert not context.change.is_set()

@@ -53,7 +53,7 @@ def test_a_wrong_schedule_is_refused_with_what_is_wrong(text: str, complaint: st
 
 def test_five_delays_make_six_attempts_each_counted_from_the_failed_one() -> None:
     """The default is 1 + 5 attempts after 30 s, 2 min, 10 min, 30 min and 2 h, and then no more."""
-    due = [DEFAULT.next(made, FAILED_AT) for made in range(1, 8)]
+    due = [DEFAULT.next(number, FAILED_AT) for number in range(1, 8)]
     assert due == [FAILED_AT + delay for delay in DEFAULT.delays_ms] + [None, None]
     assert DEFAULT.attempts == 6
 
@@ -91,10 +91,10 @@ def test_the_next_attempt_is_never_early_and_never_beyond_the_next_step(
     if attempts_made > len(steps):
         assert due is None
         return
-    own = steps[attempts_made - 1]
-    after = steps[attempts_made] if attempts_made < len(steps) else 2 * own
+    container = steps[attempts_made - 1]
+    after = steps[attempts_made] if attempts_made < len(steps) else 2 * container
     assert due is not None
-    assert own <= due - FAILED_AT <= max(own, after) <= schedule.longest_ms
+    assert container <= due - FAILED_AT <= max(container, after) <= schedule.longest_ms
 
 
 def test_a_retry_before_any_attempt_is_refused() -> None:

@@ -29,9 +29,11 @@ def leased(bound: int) -> Scheduler:
 
 def queue(namespace: str, uid: str = "e", *, max_in_flight: int = 64) -> EndpointQueue:
     """Return an endpoint queue that never becomes empty."""
-    made = EndpointQueue(replace(ENDPOINT, uid=f"{namespace}/{uid}", namespace=namespace, max_in_flight=max_in_flight))
-    made.ready.append(claimed())
-    return made
+    creation = EndpointQueue(
+        replace(ENDPOINT, uid=f"{namespace}/{uid}", namespace=namespace, max_in_flight=max_in_flight)
+    )
+    creation.ready.append(claimed())
+    return creation
 
 
 def fill(scheduler: Scheduler, *queues: EndpointQueue) -> None:
@@ -94,10 +96,10 @@ def test_a_namespace_that_is_created_amid_an_attack_gets_a_place_when_the_first_
     attackers = [hostile(scheduler, f"hostile-{number}") for number in range(20)]
     newcomer = known(scheduler, "newcomer")
     fill(scheduler, *newcomer)
-    for one in attackers[0]:
-        while one.in_flight:
-            scheduler.end(one)
-            one.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
+    for attacker in attackers[0]:
+        while attacker.in_flight:
+            scheduler.end(attacker)
+            attacker.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
     start_all(scheduler)
     assert in_flight(newcomer) >= 16
 
@@ -123,9 +125,9 @@ def test_a_namespace_beyond_its_part_gets_no_place_until_it_is_below() -> None:
     assert (in_flight(first), in_flight(second)) == (512, 256)
     shares = []
     for _ in range(400):
-        one = max(first, key=lambda one: one.in_flight)
-        scheduler.end(one)
-        fill(scheduler, one)
+        item = max(first, key=lambda item: item.in_flight)
+        scheduler.end(item)
+        fill(scheduler, item)
         shares.append((in_flight(first), in_flight(second)))
     assert shares[-1][0] - shares[-1][1] <= 1
     assert all(before[1] <= after[1] for before, after in pairwise(shares))
@@ -164,12 +166,12 @@ def test_namespaces_take_turns_whatever_number_of_endpoints_they_have() -> None:
 def test_the_endpoint_with_the_fewest_attempts_under_way_is_next() -> None:
     """An endpoint that hangs gets no turn before the others of its namespace have as many attempts under way."""
     scheduler = leased(32)
-    hanging, lively, other = known(scheduler, "a", 3)
+    hanging, lively, second = known(scheduler, "a", 3)
     for _ in range(4):
         scheduler._count(hanging, 0.0)
-    for one in (hanging, lively, other):
-        scheduler._wait(one)
-    assert start_all(scheduler) == [lively, other] * 4
+    for value in (hanging, lively, second):
+        scheduler._wait(value)
+    assert start_all(scheduler) == [lively, second] * 4
 
 
 def end_all(scheduler: Scheduler, *queues: EndpointQueue) -> None:
@@ -183,48 +185,48 @@ def end_all(scheduler: Scheduler, *queues: EndpointQueue) -> None:
 def test_a_stopped_queue_resumes_when_attempts_of_another_namespace_end() -> None:
     """The free places count for its namespace, too; its own attempts may all hang."""
     scheduler = leased(64)
-    [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
-    fill(scheduler, *others)
-    fill(scheduler, stopped)
-    assert (in_flight(others), stopped.in_flight) == (24, 10)
-    end_all(scheduler, *others)
-    assert start_all(scheduler) == [stopped] * 2
+    [stopped_one], rest = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
+    fill(scheduler, *rest)
+    fill(scheduler, stopped_one)
+    assert (in_flight(rest), stopped_one.in_flight) == (24, 10)
+    end_all(scheduler, *rest)
+    assert start_all(scheduler) == [stopped_one] * 2
 
 
 def test_a_stopped_queue_resumes_when_another_namespace_is_gone() -> None:
     """The guaranteed part of its namespace is larger then."""
     scheduler = leased(64)
-    [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
-    fill(scheduler, *others)
-    fill(scheduler, stopped)
-    end_all(scheduler, *others)
-    for one in others:
-        scheduler.remove(one)
+    [stopped_one], rest = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
+    fill(scheduler, *rest)
+    fill(scheduler, stopped_one)
+    end_all(scheduler, *rest)
+    for other in rest:
+        scheduler.remove(other)
     start_all(scheduler)
-    assert stopped.in_flight == 16
+    assert stopped_one.in_flight == 16
 
 
 def test_a_stopped_queue_resumes_when_attempts_of_its_neighbour_end() -> None:
     """The places of one endpoint are room for another endpoint of the same namespace."""
     scheduler = leased(64)
-    stopped, neighbour = known(scheduler, "a", 2)
+    stopped_one, neighbour = known(scheduler, "a", 2)
     fill(scheduler, neighbour)
-    fill(scheduler, stopped)
-    assert (neighbour.in_flight, stopped.in_flight) == (16, 8)
+    fill(scheduler, stopped_one)
+    assert (neighbour.in_flight, stopped_one.in_flight) == (16, 8)
     end_all(scheduler, neighbour)
-    assert start_all(scheduler) == [stopped] * 8
+    assert start_all(scheduler) == [stopped_one] * 8
 
 
 def test_a_stopped_queue_does_not_keep_another_namespace_from_its_room() -> None:
     """Its namespace is first in line and has room, but not for this queue; the next namespace starts all the same."""
     scheduler = leased(64)
-    [stopped], others = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
-    fill(scheduler, *others)
-    fill(scheduler, stopped)
-    scheduler.end(others[0])
-    started = start_all(scheduler)
-    assert [one.endpoint.namespace for one in started] == ["a", "b"]
-    assert (in_flight(others), stopped.in_flight) == (24, 11)
+    [stopped_one], rest = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
+    fill(scheduler, *rest)
+    fill(scheduler, stopped_one)
+    scheduler.end(rest[0])
+    starts = start_all(scheduler)
+    assert [item.endpoint.namespace for item in starts] == ["a", "b"]
+    assert (in_flight(rest), stopped_one.in_flight) == (24, 11)
 
 
 def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespace() -> None:
@@ -232,12 +234,12 @@ def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespa
     scheduler = leased(BOUND)
     queues = [queue("a", f"e-{number}") for number in range(50)]
     newcomer = queue("a", "newcomer")
-    for one in [*queues, newcomer]:
-        scheduler.add(one)
+    for item in [*queues, newcomer]:
+        scheduler.add(item)
     for _ in range(64):
-        for one in queues:
-            if one.can_start and scheduler._has_place(one):
-                scheduler._count(one, 0.0)
+        for item in queues:
+            if item.can_start and scheduler._has_place(item):
+                scheduler._count(item, 0.0)
     assert in_flight(queues) > BOUND // 3
     fill(scheduler, newcomer)
     assert newcomer.in_flight >= 4
@@ -245,16 +247,16 @@ def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespa
 
 def test_an_endpoint_that_timed_out_gets_two_places_until_an_attempt_succeeds() -> None:
     """A failure that is no timeout neither limits nor lifts the limit; other endpoints keep theirs."""
-    hanging, other = queue("a", "hanging"), queue("a", "other")
+    hanging, second = queue("a", "hanging"), queue("a", "other")
     hanging.ended(delivered=False, timed_out=True, now=0.0, jitter=0.0)
-    assert (hanging.limit, hanging.limited_to, other.limit, other.limited_to) == (2, 2, 64, None)
+    assert (hanging.limit, hanging.limited_to, second.limit, second.limited_to) == (2, 2, 64, None)
     hanging.ended(delivered=False, timed_out=False, now=0.0, jitter=0.0)
     assert hanging.limit == 2
     scheduler = leased(BOUND)
-    for one in (hanging, other):
-        scheduler.add(one)
-    fill(scheduler, hanging, other)
-    assert (hanging.in_flight, other.in_flight) == (2, 64)
+    for value in (hanging, second):
+        scheduler.add(value)
+    fill(scheduler, hanging, second)
+    assert (hanging.in_flight, second.in_flight) == (2, 64)
     hanging.ended(delivered=True, timed_out=False, now=0.0, jitter=0.0)
     fill(scheduler, hanging)
     assert (hanging.in_flight, hanging.limited_to) == (64, None)
@@ -286,13 +288,13 @@ def test_queues_that_wait_for_a_claim_are_taken_from_each_namespace_in_turn() ->
     queues = EndpointQueues(Bounds(window=64, memory=1 << 20), lambda: 0, shared=False)
     many = [queue("many", str(number)) for number in range(1000)]
     few = [queue("few", str(number)) for number in range(3)]
-    for one in [*many, *few, *many]:
-        queues.claim_for(one)
+    for item in [*many, *few, *many]:
+        queues.claim_for(item)
     assert queues.next_claim() == many[:64]
     queues.claim_for(many[0])
     assert queues.to_claim_for == [*few, *many[64:125]]
     claims = [*iter(queues.next_claim, [])]
-    assert [one for claim in claims for one in claim] == [*few, *many[64:], many[0]]
+    assert [item for claim in claims for item in claim] == [*few, *many[64:], many[0]]
     assert {len(claim) for claim in claims[:-1]} == {64}
 
 
@@ -322,12 +324,12 @@ def test_memory_beyond_the_bound_leaves_nothing_until_it_is_given_back() -> None
 
 def test_no_attempt_starts_that_the_claim_lease_does_not_cover() -> None:
     """The whole timeout must end before the lease does; when the lease is renewed, the queue asks again."""
-    scheduler, one = leased(BOUND), queue("a", max_in_flight=1)
-    scheduler.add(one)
-    scheduler.ask(one)
+    scheduler, item = leased(BOUND), queue("a", max_in_flight=1)
+    scheduler.add(item)
+    scheduler.ask(item)
     assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS) == []
-    scheduler.ask(one)
-    assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS - 1) == [one]
+    scheduler.ask(item)
+    assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS - 1) == [item]
 
 
 def test_a_queue_that_pauses_resumes_by_itself_at_the_end_of_its_pause() -> None:
@@ -348,12 +350,12 @@ def test_a_queue_that_pauses_resumes_by_itself_at_the_end_of_its_pause() -> None
 def test_a_queue_that_waits_for_a_place_and_pauses_meanwhile_gives_its_turn_to_the_next() -> None:
     """Its pause is kept although its turn comes first."""
     scheduler = leased(1)
-    busy, pausing, other = known(scheduler, "a", 3, max_in_flight=1)
-    fill(scheduler, busy, pausing, other)
+    busy, pausing, second = known(scheduler, "a", 3, max_in_flight=1)
+    fill(scheduler, busy, pausing, second)
     pausing.paced_until = 1.0
     scheduler.end(busy)
-    assert start_all(scheduler) == [other]
-    end_all(scheduler, other)
+    assert start_all(scheduler) == [second]
+    end_all(scheduler, second)
     assert start_all(scheduler, now=0.5) == []
     assert start_all(scheduler, now=1.0) == [pausing]
 
@@ -408,9 +410,9 @@ class Scheduling(RuleBasedStateMachine):
     def renew_lease(self, for_ms: int) -> None:
         """Set the end of the claim lease, which may be too early for an attempt."""
         self.scheduler.lease_until_ms = self.now_ms + for_ms
-        for one in self.known:
-            if one in self.asked:
-                self.scheduler.ask(one)
+        for endpoint in self.known:
+            if endpoint in self.asked:
+                self.scheduler.ask(endpoint)
         self.settle()
 
     @precondition(lambda self: self.bound)
@@ -429,12 +431,12 @@ class Scheduling(RuleBasedStateMachine):
     )
     def come(self, namespace: str, max_in_flight: int, per_minute: int | None) -> EndpointQueue:
         """Add an endpoint."""
-        made = queue(namespace, str(len(self.known)), max_in_flight=max_in_flight)
-        made.change(replace(made.endpoint, per_minute=per_minute))
-        self.scheduler.add(made)
-        self.known.append(made)
+        creation = queue(namespace, str(len(self.known)), max_in_flight=max_in_flight)
+        creation.change(replace(creation.endpoint, per_minute=per_minute))
+        self.scheduler.add(creation)
+        self.known.append(creation)
         self.settle()
-        return made
+        return creation
 
     @rule(gone=consumes(queues))
     def go(self, gone: EndpointQueue) -> None:
@@ -455,34 +457,34 @@ class Scheduling(RuleBasedStateMachine):
     @rule(data=st.data(), delivered=st.booleans(), timed_out=st.booleans(), jitter=st.sampled_from([0.0, 0.5, 1.0]))
     def end(self, data: st.DataObject, delivered: bool, timed_out: bool, jitter: float) -> None:  # noqa: FBT001
         """End an attempt."""
-        one = self.attempts.pop(data.draw(st.integers(0, len(self.attempts) - 1)))
-        self.scheduler.end(one)
-        one.ended(delivered=delivered and not timed_out, timed_out=timed_out, now=self.now, jitter=jitter)
-        if one in self.known:
-            self.pump(one)
+        item = self.attempts.pop(data.draw(st.integers(0, len(self.attempts) - 1)))
+        self.scheduler.end(item)
+        item.ended(delivered=delivered and not timed_out, timed_out=timed_out, now=self.now, jitter=jitter)
+        if item in self.known:
+            self.pump(item)
         self.settle()
 
     def settle(self) -> None:
         """Start all attempts that may start; each must be allowed by its endpoint, by the lease and by the time."""
-        pauses = {one: one.pause(self.now) for one in self.known}
-        for one in self.scheduler.start(self.now, self.now_ms):
-            assert one.in_flight <= one.limit
+        pauses = {endpoint: endpoint.pause(self.now) for endpoint in self.known}
+        for endpoint in self.scheduler.start(self.now, self.now_ms):
+            assert endpoint.in_flight <= endpoint.limit
             assert self.covered()
-            assert pauses[one] == 0
-            pauses[one] = one.pause(self.now)
-            self.attempts.append(one)
+            assert pauses[endpoint] == 0
+            pauses[endpoint] = endpoint.pause(self.now)
+            self.attempts.append(endpoint)
 
     @precondition(lambda self: self.bound)
     @invariant()
     def the_counts_are_those_of_the_attempts(self) -> None:
         """Check the counts in all, by namespace and by endpoint, and that the bound is kept."""
-        by_namespace = Counter(one.endpoint.namespace for one in self.attempts)
+        by_namespace = Counter(attempt.endpoint.namespace for attempt in self.attempts)
         by_queue = Counter(self.attempts)
         assert self.scheduler.in_flight == len(self.attempts) <= self.bound
         shares = self.scheduler._places._shares
         assert {name: share.used for name, share in shares.items() if share.used} == by_namespace
-        assert set(shares) == {one.endpoint.namespace for one in [*self.known, *self.attempts]}
-        assert all(one.in_flight == by_queue[one] for one in self.known)
+        assert set(shares) == {attempt.endpoint.namespace for attempt in [*self.known, *self.attempts]}
+        assert all(attempt.in_flight == by_queue[attempt] for attempt in self.known)
 
     @precondition(lambda self: self.bound)
     @invariant()
@@ -491,8 +493,8 @@ class Scheduling(RuleBasedStateMachine):
         places, waiting = self.scheduler._places, self.scheduler._waiting
         for name, queues in waiting.items():
             assert queues
-            assert all(one.in_flight >= places.left(name) for one in queues._ranks)
-            assert queues._ranks == {one: one.in_flight for one in queues._ranks}
+            assert all(rank.in_flight >= places.left(name) for rank in queues._ranks)
+            assert queues._ranks == {rank: rank.in_flight for rank in queues._ranks}
         ranks = {name: (places.used_by(name), queues.lowest()) for name, queues in waiting.items()}
         assert self.scheduler._namespaces._ranks == ranks
 
@@ -518,11 +520,11 @@ class Scheduling(RuleBasedStateMachine):
         """Check that nothing is left when all attempts have ended and all endpoints are gone."""
         if not self.bound:
             return
-        for one in tuple(self.known):
-            one.end()
-            self.scheduler.remove(one)
-        for one in self.attempts:
-            self.scheduler.end(one)
+        for endpoint in tuple(self.known):
+            endpoint.end()
+            self.scheduler.remove(endpoint)
+        for endpoint in self.attempts:
+            self.scheduler.end(endpoint)
         assert (self.scheduler.in_flight, self.scheduler.waiting) == (0, False)
         assert not self.scheduler._namespaces
         assert self.scheduler._places._shares == {}

@@ -54,9 +54,9 @@ class Answers(KubernetesClient):
 )
 async def test_a_token_without_full_proof_is_refused(status: object) -> None:
     """Answer 401 unless the review is authenticated, has Hookwright's audience and a user name."""
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         await ReviewAuth(Answers(status)).authenticate("Bearer token")
-    assert caught.value.status == 401
+    assert error.value.status == 401
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ async def test_an_access_that_is_not_plainly_allowed_is_refused(status: object) 
     """Answer 403 unless the review is allowed and not denied."""
     auth = ReviewAuth(Answers(access=status))
     caller = await auth.authenticate("Bearer token")
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         await auth.authorise(caller, ACCESS)
-    assert caught.value.status == 403
+    assert error.value.status == 403
 
 
 async def test_what_is_granted_for_one_thing_is_not_granted_for_another() -> None:
@@ -79,10 +79,10 @@ async def test_what_is_granted_for_one_thing_is_not_granted_for_another() -> Non
     await auth.authorise(caller, ACCESS)
     server.access = {"allowed": False}
     await auth.authorise(caller, ACCESS)
-    other = await auth.authenticate("Bearer other")
-    for who, access in [(other, ACCESS), *((caller, ACCESS._replace(**{field: "x"})) for field in ACCESS._fields)]:
+    second = await auth.authenticate("Bearer other")
+    for value, access in [(second, ACCESS), *((caller, ACCESS._replace(**{field: "x"})) for field in ACCESS._fields)]:
         with pytest.raises(ProblemError):
-            await auth.authorise(who, access)
+            await auth.authorise(value, access)
 
 
 async def test_a_review_without_answer_counts_as_an_api_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,14 +120,14 @@ class Held(Answers):
     async def held(self, *requests: Any) -> AsyncIterator[list[int]]:
         """Begin requests that get no answer inside the context; yield the statuses of those that were refused."""
         self.open.clear()
-        begun = [asyncio.ensure_future(request) for request in requests]
+        start = [asyncio.ensure_future(request) for request in requests]
         for _ in range(5):
             await asyncio.sleep(0)
         try:
-            yield [refused.status for task in begun if task.done() and (refused := task.exception())]
+            yield [refusal.status for task in start if task.done() and (refusal := task.exception())]
         finally:
             self.open.set()
-            await asyncio.gather(*begun, return_exceptions=True)
+            await asyncio.gather(*start, return_exceptions=True)
 
 
 @pytest.fixture
@@ -163,12 +163,12 @@ def test_a_service_account_counts_as_its_namespace(username: str, holder: str) -
 
 async def test_service_accounts_of_a_namespace_share_one_bound_of_reviews(held: Held) -> None:
     """Two accounts that ask for distinct names get the places of one tenant."""
-    auth, most = ReviewAuth(held), bounds.ACCESS_REVIEWS.each
+    auth, limit = ReviewAuth(held), bounds.ACCESS_REVIEWS.each
     accounts = [account("hostile", name) for name in ("one", "two")]
-    asks = [auth.authorise(who, event_access("hostile", number)) for who in accounts for number in range(most)]
-    async with held.held(*asks) as refused:
-        assert refused == [429] * most
-        assert held.asked == most
+    asks = [auth.authorise(who, event_access("hostile", number)) for who in accounts for number in range(limit)]
+    async with held.held(*asks) as refusals:
+        assert refusals == [429] * limit
+        assert held.asked == limit
         victim = asyncio.create_task(auth.authorise(account("acme"), event_access("acme")))
         await asyncio.sleep(0)
     await victim
@@ -182,12 +182,12 @@ async def test_reserved_reviews_serve_tenants_with_none_in_progress(held: Held) 
         auth.authorise(account(f"hostile-{number % tenants}"), event_access("x", number))
         for number in range(bounds.ACCESS_REVIEWS.total)
     ]
-    async with held.held(*hostile) as refused:
-        assert refused == [503] * bounds.ACCESS_REVIEWS.reserved
-        others = [
+    async with held.held(*hostile) as refusals:
+        assert refusals == [503] * bounds.ACCESS_REVIEWS.reserved
+        rest = [
             auth.authorise(account(f"t{number}"), event_access("x")) for number in range(bounds.ACCESS_REVIEWS.reserved)
         ]
-        victims = [asyncio.ensure_future(other) for other in others]
+        victims = [asyncio.ensure_future(other) for other in rest]
         await asyncio.sleep(0)
     assert await asyncio.gather(*victims) == [None] * len(victims)
 
@@ -207,10 +207,10 @@ async def test_reserved_token_reviews_serve_addresses_with_none_in_progress(held
 
 async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one(held: Held) -> None:
     """A client has at least a /64, so its addresses cannot use the places that are reserved for others."""
-    auth, most = ReviewAuth(held), bounds.TOKEN_REVIEWS.each
-    hostile = [auth.authenticate(f"Bearer wrong-{n}", f"2001:db8::{n:x}") for n in range(2 * most)]
-    async with held.held(*hostile) as refused:
-        assert refused == [429] * most
+    auth, limit = ReviewAuth(held), bounds.TOKEN_REVIEWS.each
+    hostile = [auth.authenticate(f"Bearer wrong-{n}", f"2001:db8::{n:x}") for n in range(2 * limit)]
+    async with held.held(*hostile) as refusals:
+        assert refusals == [429] * limit
         victim = asyncio.create_task(auth.authenticate("Bearer token", "2001:db8:0:1::1"))
         await asyncio.sleep(0)
     assert (await victim).username == SENDER["username"]
@@ -218,12 +218,12 @@ async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one
 
 async def test_reviews_of_a_shared_caller_count_for_the_namespace_of_the_path(held: Held) -> None:
     """The API asks for the users of all tenants: one tenant at its bound costs the others nothing."""
-    auth, api, most = ReviewAuth(held), account("hookwright-system", "api"), bounds.ACCESS_REVIEWS.each
+    auth, api, limit = ReviewAuth(held), account("hookwright-system", "api"), bounds.ACCESS_REVIEWS.each
     for namespace in ("hostile-1", "hostile-2", "acme"):
         await auth.authorise(api, event_access(namespace))
-    asks = [auth.authorise(api, event_access(f"hostile-{1 + n % 2}", n)) for n in range(3 * most)]
-    async with held.held(*asks) as refused:
-        assert refused == [429] * most
+    asks = [auth.authorise(api, event_access(f"hostile-{1 + n % 2}", n)) for n in range(3 * limit)]
+    async with held.held(*asks) as refusals:
+        assert refusals == [429] * limit
         victims = [asyncio.ensure_future(auth.authorise(api, event_access("acme", number))) for number in range(30)]
         await asyncio.sleep(0)
     assert await asyncio.gather(*victims) == [None] * 30
@@ -251,8 +251,8 @@ async def test_a_stale_grant_serves_while_too_many_reviews_are_in_progress(held:
     await auth.authorise(caller, event_access("acme"))
     now.now += 59.9
     asks = [auth.authorise(caller, event_access("acme", number)) for number in range(bounds.ACCESS_REVIEWS.each)]
-    async with held.held(*asks) as refused:
-        assert refused == []
+    async with held.held(*asks) as refusals:
+        assert refusals == []
         await auth.authorise(caller, event_access("acme"))
         now.now += 0.1
         with pytest.raises(ProblemError) as refusal:

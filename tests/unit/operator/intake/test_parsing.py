@@ -47,9 +47,9 @@ def read(body: bytes | object, headers: dict[str, str] = PLAIN) -> tuple[Incomin
 
 def refusal(body: bytes | object, headers: dict[str, str] = PLAIN) -> ProblemError:
     """Parse a body and return its refusal."""
-    with pytest.raises(ProblemError) as caught:
+    with pytest.raises(ProblemError) as error:
         read(body, headers)
-    return caught.value
+    return error.value
 
 
 def status(body: bytes | object, headers: dict[str, str]) -> int:
@@ -115,11 +115,11 @@ def test_every_accepted_body_holds_type_message_id_and_the_producers_fields(
     given_id: str, kind: str, message_id: str, more: dict[str, Any]
 ) -> None:
     """A producer's event is never changed or shortened."""
-    sent = {**more, "messageId": message_id, "type": kind, "id": given_id}
-    (event,) = read(sent)
+    request = {**more, "messageId": message_id, "type": kind, "id": given_id}
+    (event,) = read(request)
     bare = kind.removeprefix(CLOUDEVENT_PREFIX)
     assert (event.event_id, event.type, event.message_id) == (given_id, bare, message_id)
-    assert json.loads(event.body) == {**sent, "type": bare}
+    assert json.loads(event.body) == {**request, "type": bare}
     assert list(json.loads(event.body))[:2] == ["type", "messageId"]
 
 
@@ -148,8 +148,10 @@ def test_the_cloudevents_sdk_can_send_batches(drawn: list[tuple[str, str, str]])
         http.to_structured_event(CloudEvent({"id": name, "type": kind, "source": "/m"}, {"messageId": message_id})).body
         for name, kind, message_id in drawn
     ]
-    found = read(b"[" + b",".join(events) + b"]", BATCH)
-    assert [(event.event_id, event.message_id) for event in found] == [(f"/m\n{name}", last) for name, _, last in drawn]
+    matches = read(b"[" + b",".join(events) + b"]", BATCH)
+    assert [(event.event_id, event.message_id) for event in matches] == [
+        (f"/m\n{name}", last) for name, _, last in drawn
+    ]
 
 
 @pytest.mark.parametrize(
@@ -187,8 +189,8 @@ def test_every_encoded_header_value_is_decoded(name: str) -> None:
 def attributes_of(event: IncomingEvent) -> dict[str, str]:
     """Return the attributes that are passed on."""
     assert event.attributes is not None
-    found: dict[str, str] = json.loads(event.attributes)
-    return found
+    document: dict[str, str] = json.loads(event.attributes)
+    return document
 
 
 ATTRIBUTES = {
@@ -205,9 +207,9 @@ KEPT |= {"myinteger": "-7", "myboolean": "true"}
 
 def test_the_attributes_of_a_cloudevent_are_kept_in_every_mode() -> None:
     """Time, subject and extensions are kept, as headers spell them; version and content type are not passed on."""
-    structured = {**CLOUD, **ATTRIBUTES, "datacontenttype": "application/json", "nothing": None}
-    assert attributes_of(read(structured, STRUCTURED)[0]) == KEPT
-    assert attributes_of(read([structured], BATCH)[0]) == KEPT
+    event_body = {**CLOUD, **ATTRIBUTES, "datacontenttype": "application/json", "nothing": None}
+    assert attributes_of(read(event_body, STRUCTURED)[0]) == KEPT
+    assert attributes_of(read([event_body], BATCH)[0]) == KEPT
     headers = {f"ce-{name}": quote(str(value), safe=":/+#") for name, value in KEPT.items()}
     binary = {**BINARY, **headers, "ce-datacontenttype": "application/json", "x-ce-other": "1"}
     assert attributes_of(read({"messageId": "m"}, binary)[0]) == KEPT
@@ -254,8 +256,8 @@ def test_ids_of_two_sources_and_of_plain_events_are_different_ids() -> None:
 )
 def test_the_digest_depends_on_the_content_alone(body: bytes, same: bool) -> None:  # noqa: FBT001
     """Spaces, escapes and the order of fields do not matter; an event without an id has no digest."""
-    known = read(b'{"id":"e-1","messageId":"m-1","type":"delivered","a":{"x":1,"y":[1,2]}}')[0].digest
-    assert (read(body)[0].digest == known) is same
+    record = read(b'{"id":"e-1","messageId":"m-1","type":"delivered","a":{"x":1,"y":[1,2]}}')[0].digest
+    assert (read(body)[0].digest == record) is same
     assert read(without(EVENT, "id"))[0].digest is None
 
 
@@ -263,8 +265,8 @@ def test_the_digest_depends_on_the_content_alone(body: bytes, same: bool) -> Non
 def test_fields_in_any_order_have_one_digest(more: dict[str, Any], order: Any) -> None:
     """A producer whose maps have no order can repeat an event."""
     event = {**more, **EVENT}
-    shuffled = dict(order.sample(list(event.items()), len(event)))
-    assert read(event)[0].digest == read(shuffled)[0].digest
+    shuffle = dict(order.sample(list(event.items()), len(event)))
+    assert read(event)[0].digest == read(shuffle)[0].digest
 
 
 def test_base64_data_is_decoded() -> None:
@@ -383,9 +385,9 @@ FAULTS: dict[str, tuple[object, dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("case", FAULTS)
 def test_each_fault_is_422_and_named_by_its_field(case: str) -> None:
     """The answer names the event and the field of each fault."""
-    body, headers, wanted = FAULTS[case]
+    body, headers, expected = FAULTS[case]
     problem = refusal(body, headers)
-    assert (problem.status, fields(problem)) == (422, wanted)
+    assert (problem.status, fields(problem)) == (422, expected)
 
 
 def test_a_wrong_specversion_is_told_the_right_one() -> None:
@@ -450,13 +452,13 @@ def test_no_shape_does_worse_than_a_refusal(value: object, headers: dict[str, st
 def test_an_idempotency_key_gives_each_event_an_id(size: int) -> None:
     """It follows from the key, the position and the content; the order of fields does not matter."""
     numbers = [b'"n":1.0', b'"n":1.0', b'"n":1.00', b'"n":"1.0"', b'"id":"evt-1"']
-    fixed = b'"type":"delivered","messageId":"m","text":"%b"' % (b"x" * size)
+    prefix = b'"type":"delivered","messageId":"m","text":"%b"' % (b"x" * size)
 
     def ids(form: bytes, key: str) -> list[str | None]:
         body = b"[" + b",".join(form % number for number in numbers) + b"]"
         return [event.event_id for event in parse(parsing.Mode.PLAIN, body, {"idempotency-key": key})]
 
-    first = ids(b"{%b,%%b}" % fixed, "k")
-    assert first == ids(b"{ %%b, %b }" % fixed, "k")
+    first = ids(b"{%b,%%b}" % prefix, "k")
+    assert first == ids(b"{ %%b, %b }" % prefix, "k")
     assert first[-1] == "evt-1"
-    assert len({*first, *ids(b"{%b,%%b}" % fixed, "other")}) == 9
+    assert len({*first, *ids(b"{%b,%%b}" % prefix, "other")}) == 9

@@ -61,10 +61,10 @@ async def test_an_answer_holds_for_its_time_and_no_longer(
     holds: float,
 ) -> None:
     """A grant is cached for ten seconds, a denial for two."""
-    for moment, asked in ((0, 1), (holds / 2 - 0.001, 1), (holds / 2 + 0.001, 2)):
+    for moment, value in ((0, 1), (holds / 2 - 0.001, 1), (holds / 2 + 0.001, 2)):
         clock.now += moment
         assert await reviews.get("key", oracle) is oracle.granted
-        assert oracle.asked == asked
+        assert oracle.asked == value
 
 
 async def test_expired_denials_leave_a_cache_that_is_not_full(clock: Seconds) -> None:
@@ -111,12 +111,12 @@ async def test_a_renewal_that_fails_leaves_the_grant_its_time(reviews: Reviews[b
     """While the API server is unavailable, one renewal a second is tried. A refused question does not end the grant."""
     oracle = Oracle()
     await reviews.get("key", oracle)
-    for fault, asked in ((KubeUnavailable("away"), 2), (KubeError("tokenreviews is forbidden", status=403), 3)):
+    for fault, value in ((KubeUnavailable("away"), 2), (KubeError("tokenreviews is forbidden", status=403), 3)):
         oracle.fault = fault
-        clock.now += 2.5 if asked == 3 else 5
+        clock.now += 2.5 if value == 3 else 5
         assert await reviews.get("key", oracle) is True
         await loop_turns()
-        assert oracle.asked == asked
+        assert oracle.asked == value
     clock.now += 2.5
     with pytest.raises(KubeError):
         await reviews.get("key", oracle)
@@ -144,10 +144,10 @@ async def test_an_expiring_token_is_not_kept_beyond_its_end(reviews: Reviews[boo
 
 async def test_equal_questions_at_once_share_one_request(reviews: Reviews[bool]) -> None:
     """A burst of a new producer costs one review; another key has its own review."""
-    oracle, other = Oracle(), Oracle(granted=False)
+    oracle, second = Oracle(), Oracle(granted=False)
     questions = [reviews.get("key", oracle) for _ in range(50)]
-    assert await asyncio.gather(*questions, reviews.get("other", other)) == [True] * 50 + [False]
-    assert (oracle.asked, other.asked) == (1, 1)
+    assert await asyncio.gather(*questions, reviews.get("other", second)) == [True] * 50 + [False]
+    assert (oracle.asked, second.asked) == (1, 1)
 
 
 async def test_a_requester_that_leaves_does_not_take_the_answer_from_the_others(reviews: Reviews[bool]) -> None:
@@ -229,16 +229,16 @@ async def test_one_holder_evicts_only_its_own_grants(clock: Seconds) -> None:
     """A holder alone uses the whole cache; beside others it loses its own oldest grants, and never theirs."""
     reviews: Reviews[bool] = Reviews(Keeping(size=8), now=clock)
     hostile = [Oracle(holder="hostile") for _ in range(20)]
-    others = {name: Oracle(holder=name) for name in ("acme", "globex")}
+    rest = {name: Oracle(holder=name) for name in ("acme", "globex")}
     for oracle in hostile[:8] * 2:
         await reviews.get(oracle, oracle)
     assert [oracle.asked for oracle in hostile[:8]] == [1] * 8
     for _ in range(3):
-        for name, oracle in others.items():
+        for name, oracle in rest.items():
             await reviews.get(name, oracle)
         for oracle in hostile:
             await reviews.get(oracle, oracle)
-    assert [oracle.asked for oracle in others.values()] == [1, 1]
+    assert [oracle.asked for oracle in rest.values()] == [1, 1]
     newest = hostile[-6:]
     before = [oracle.asked for oracle in newest]
     for oracle in newest:

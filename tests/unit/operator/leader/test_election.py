@@ -33,14 +33,14 @@ def test_a_term_counts_from_the_request_that_renewed_it_and_ends_by_its_own_cloc
     leadership: Leadership, clock: Seconds
 ) -> None:
     """The leadership does not count from the answer, and ends before another replica may become the leader."""
-    asked, clock.now = clock.now, clock.now + 3
-    leadership.renew(asked)
-    clock.now = asked + TIMES.renew_deadline - 0.001
+    start, clock.now = clock.now, clock.now + 3
+    leadership.renew(start)
+    clock.now = start + TIMES.renew_deadline - 0.001
     assert leadership.holds
-    clock.now = asked + TIMES.renew_deadline
+    clock.now = start + TIMES.renew_deadline
     assert not leadership.holds
     assert leadership.left == TIMES.duration - TIMES.renew_deadline
-    clock.now = asked + 1000
+    clock.now = start + 1000
     assert leadership.left == 0
 
 

@@ -38,8 +38,8 @@ NEW = ApiKeyScene()
 
 def rotated(scene: ApiKeyScene, rotation: int = 1, **spec: object) -> ApiKeyScene:
     """Return the scene with a higher rotation in the spec."""
-    changed = scene.key.spec.model_copy(update={"rotation": rotation, **spec})
-    return replace(scene, key=scene.key.model_copy(update={"spec": changed}))
+    change = scene.key.spec.model_copy(update={"rotation": rotation, **spec})
+    return replace(scene, key=scene.key.model_copy(update={"spec": change}))
 
 
 STEADY = steady_apikey()
@@ -239,23 +239,23 @@ def test_a_key_plan_carried_out_leaves_nothing_to_do(scene: ApiKeyScene) -> None
 
 def test_the_handover_secret_holds_the_key_that_the_status_tells_of() -> None:
     """The Secret has the plaintext, the status the digest, and both have the key's public id."""
-    settled = NEW.settled()
-    assert settled.secret is not None
-    assert settled.secret.fields == {"key": KEY.plaintext}
-    assert settled.key.status.key_id == KEY.key_id
-    assert settled.key.status.digest == digest(KEY.plaintext)
-    assert settled.key.status.handover == HandoverStatus(state=HandoverState.DELIVERED, remove_at=TTL_OVER)
-    assert settled.secret.annotations == {REMOVE_AT_ANNOTATION: "2030-01-01T13:00:00Z"}
-    assert settled.key.metadata.annotations == {KEY_ID_ANNOTATION: KEY.key_id, DIGEST_ANNOTATION: KEY.digest}
+    result_scene = NEW.settled()
+    assert result_scene.secret is not None
+    assert result_scene.secret.fields == {"key": KEY.plaintext}
+    assert result_scene.key.status.key_id == KEY.key_id
+    assert result_scene.key.status.digest == digest(KEY.plaintext)
+    assert result_scene.key.status.handover == HandoverStatus(state=HandoverState.DELIVERED, remove_at=TTL_OVER)
+    assert result_scene.secret.annotations == {REMOVE_AT_ANNOTATION: "2030-01-01T13:00:00Z"}
+    assert result_scene.key.metadata.annotations == {KEY_ID_ANNOTATION: KEY.key_id, DIGEST_ANNOTATION: KEY.digest}
 
 
 def test_the_handover_secret_goes_with_its_key() -> None:
     """The Secret is labelled and owned by the ApiKey; an ApiKey that people declare has no owner."""
-    settled = NEW.settled()
-    assert settled.secret is not None
-    assert settled.secret.owned_by("uid-ci")
-    assert settled.secret.labels["hookwright.dev/owner-uid"] == "uid-ci"
-    assert settled.key.metadata.owner_references == ()
+    result_scene = NEW.settled()
+    assert result_scene.secret is not None
+    assert result_scene.secret.owned_by("uid-ci")
+    assert result_scene.secret.labels["hookwright.dev/owner-uid"] == "uid-ci"
+    assert result_scene.key.metadata.owner_references == ()
 
 
 def test_the_handover_secret_goes_when_its_time_is_over() -> None:
@@ -270,17 +270,17 @@ def test_the_handover_secret_goes_when_its_time_is_over() -> None:
 
 def test_a_secret_that_went_on_time_is_no_news() -> None:
     """A crash between its removal and the status must not cause a warning."""
-    crashed = replace(STEADY, secret=None)
-    assert in_words(crashed.plan(TTL_OVER)) == [USABLE]
-    assert crashed.settled(TTL_OVER).emitted == STEADY.emitted
+    crashed_scene = replace(STEADY, secret=None)
+    assert in_words(crashed_scene.plan(TTL_OVER)) == [USABLE]
+    assert crashed_scene.settled(TTL_OVER).emitted == STEADY.emitted
 
 
 def test_a_crash_after_the_secret_was_made_keeps_the_ttl_it_was_made_with() -> None:
     """The time to live counts from the handover, not from the restart."""
-    crashed = replace(NEW, secret=handover_secret())
-    restarted = crashed.plan(after(minutes=30))
-    assert restarted.again_at == TTL_OVER
-    assert in_words(crashed.plan(after(hours=2))) == ["ApplyMetadata", "DeleteSecret", USABLE]
+    crashed_scene = replace(NEW, secret=handover_secret())
+    restart = crashed_scene.plan(after(minutes=30))
+    assert restart.again_at == TTL_OVER
+    assert in_words(crashed_scene.plan(after(hours=2))) == ["ApplyMetadata", "DeleteSecret", USABLE]
 
 
 @pytest.mark.parametrize("written", [{}, {REMOVE_AT_ANNOTATION: "soon"}])
@@ -293,9 +293,9 @@ def test_a_handover_secret_without_its_date_goes_by_the_status_or_the_age(writte
 
 def test_an_earlier_date_on_the_secret_is_obeyed() -> None:
     """An earlier time in the annotation deletes the plaintext earlier."""
-    hurried = replace(STEADY, secret=handover_secret(annotations={REMOVE_AT_ANNOTATION: "2029-12-31T00:00:00Z"}))
-    (deleted, _) = hurried.plan().actions
-    assert deleted == DeleteSecret("acme", "ci-key", "uid-handover")
+    hurried_scene = replace(STEADY, secret=handover_secret(annotations={REMOVE_AT_ANNOTATION: "2029-12-31T00:00:00Z"}))
+    (deleted_scene, _) = hurried_scene.plan().actions
+    assert deleted_scene == DeleteSecret("acme", "ci-key", "uid-handover")
 
 
 def test_a_key_expires_at_its_time_and_is_looked_at_then() -> None:
@@ -310,24 +310,24 @@ def test_a_key_expires_at_its_time_and_is_looked_at_then() -> None:
 
 def test_an_expired_key_s_handover_secret_still_goes_on_time() -> None:
     """The Secret of an expired key is deleted at its time as well."""
-    expired = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled().settled(after(minutes=30))
-    assert expired.plan(after(minutes=30)).again_at == TTL_OVER
-    assert "DeleteSecret" in in_words(expired.plan(TTL_OVER))
+    expired_scene = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled().settled(after(minutes=30))
+    assert expired_scene.plan(after(minutes=30)).again_at == TTL_OVER
+    assert "DeleteSecret" in in_words(expired_scene.plan(TTL_OVER))
 
 
 def test_a_longer_expiry_makes_a_key_usable_again() -> None:
     """Conditions follow the spec."""
-    expired = declared(expiresAt="2030-01-01T12:00:00Z").settled()
-    extended = declared().key.model_copy(update={"status": expired.key.status})
-    assert in_words(replace(expired, key=extended).plan()) == [USABLE]
+    expired_scene = declared(expiresAt="2030-01-01T12:00:00Z").settled()
+    extended_scene = declared().key.model_copy(update={"status": expired_scene.key.status})
+    assert in_words(replace(expired_scene, key=extended_scene).plan()) == [USABLE]
 
 
 def test_a_foreign_secret_is_looked_at_again() -> None:
     """No event reports a free name, so the plan looks again and then creates the key."""
     conflict = replace(NEW, secret=FOREIGN)
     assert conflict.plan().again_at == NOW + RECHECK
-    healed = replace(conflict.settled(), secret=None)
-    assert in_words(healed.plan()) == ["CreateSecret", "Normal Event KeyHandedOver", "ApplyMetadata", USABLE]
+    healed_scene = replace(conflict.settled(), secret=None)
+    assert in_words(healed_scene.plan()) == ["CreateSecret", "Normal Event KeyHandedOver", "ApplyMetadata", USABLE]
 
 
 def test_a_declared_key_has_its_name_for_id() -> None:
@@ -340,8 +340,8 @@ def test_a_declared_key_has_its_name_for_id() -> None:
 
 def test_when_a_key_was_last_used_is_not_ours_to_write() -> None:
     """The API writes this field; a status that differs only in it is unchanged, and an apply omits it."""
-    used = STEADY.key.status.model_copy(update={"last_used_at": after(minutes=1)})
-    scene = replace(STEADY, key=STEADY.key.model_copy(update={"status": used}))
+    uses = STEADY.key.status.model_copy(update={"last_used_at": after(minutes=1)})
+    scene = replace(STEADY, key=STEADY.key.model_copy(update={"status": uses}))
     assert writes(scene.plan()) == []
     assert "lastUsedAt" not in status_of(replace(scene, parent=None).plan())
     assert replace(scene, parent=None).settled().key.status.last_used_at == after(minutes=1)
@@ -383,8 +383,8 @@ def test_a_replaced_key_is_valid_until_its_overlap_ends() -> None:
     assert scene.secret is not None
     assert scene.secret.fields == {"key": SECOND_KEY.plaintext}
     assert scene.plan().again_at == after(minutes=30)
-    ended = scene.settled(after(minutes=30)).key.status
-    assert (ended.digest, ended.previous) == (SECOND_KEY.digest, ())
+    outcome = scene.settled(after(minutes=30)).key.status
+    assert (outcome.digest, outcome.previous) == (SECOND_KEY.digest, ())
 
 
 def test_a_second_rotation_does_not_shorten_the_first_overlap() -> None:
@@ -406,27 +406,27 @@ def test_an_overlap_of_0s_ends_every_replaced_key_at_once() -> None:
 
 def test_a_crash_does_not_extend_an_overlap() -> None:
     """The overlap counts from the rotation, not from the restart; a time in the Secret can only shorten it."""
-    crashed = replace(rotated(STEADY), secret=rotated(STEADY).settled().secret)
-    assert crashed.settled(after(hours=1)).key.status.previous[0].until == after(hours=24)
-    assert crashed.secret is not None
-    for written, until in (("2099-01-01T00:00:00Z", 24), ("soon", 24), ("2030-01-01T13:00:00Z", 1)):
-        secret = replace(crashed.secret, annotations={**crashed.secret.annotations, UNTIL_ANNOTATION: written})
-        assert replace(crashed, secret=secret).settled().key.status.previous[0].until == after(hours=until)
+    scene_after = replace(rotated(STEADY), secret=rotated(STEADY).settled().secret)
+    assert scene_after.settled(after(hours=1)).key.status.previous[0].until == after(hours=24)
+    assert scene_after.secret is not None
+    for value, until in (("2099-01-01T00:00:00Z", 24), ("soon", 24), ("2030-01-01T13:00:00Z", 1)):
+        secret = replace(scene_after.secret, annotations={**scene_after.secret.annotations, UNTIL_ANNOTATION: value})
+        assert replace(scene_after, secret=secret).settled().key.status.previous[0].until == after(hours=until)
 
 
 def test_replaced_keys_are_not_restored_from_annotations() -> None:
     """A tenant can write annotations, and a digest there could be that of another tenant's key."""
     scene = rotated(STEADY).settled()
-    lost = without_key_status(scene).settled().key.status
-    assert (lost.digest, lost.rotation, lost.previous) == (SECOND_KEY.digest, 1, ())
+    scene_after = without_key_status(scene).settled().key.status
+    assert (scene_after.digest, scene_after.rotation, scene_after.previous) == (SECOND_KEY.digest, 1, ())
 
 
 def test_an_expired_key_is_not_rotated_before_its_expiry_is_extended() -> None:
     """No key is handed over that opens nothing."""
-    expired = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled().settled(TTL_OVER)
-    assert in_words(rotated(expired).plan(TTL_OVER)) == []
-    extended = rotated(expired, expires_at=after(days=1))
-    assert "CreateSecret" in in_words(extended.plan(TTL_OVER))
+    expired_scene = ApiKeyScene(key=apikey(expiresAt="2030-01-01T12:30:00Z")).settled().settled(TTL_OVER)
+    assert in_words(rotated(expired_scene).plan(TTL_OVER)) == []
+    extended_scene = rotated(expired_scene, expires_at=after(days=1))
+    assert "CreateSecret" in in_words(extended_scene.plan(TTL_OVER))
 
 
 def test_a_duplicate_has_no_replaced_keys() -> None:

@@ -138,9 +138,11 @@ async def test_a_secret_that_is_in_the_way_is_read_and_then_judged(stage: Stage)
     with pytest.raises(KubeError):
         await stage.reconciler.reconcile(ORDERS)
     await stage.reconciler.reconcile(ORDERS)
-    known = stage.registry.get("uid-orders")
-    assert known is not None
-    assert known.block_reason == "SigningSecretInvalid", "the Secret of the test holds no valid secret, but it was used"
+    snapshot = stage.registry.get("uid-orders")
+    assert snapshot is not None
+    assert snapshot.block_reason == "SigningSecretInvalid", (
+        "the Secret of the test holds no valid secret, but it was used"
+    )
     assert [path for method, path, _ in stage.server.asked if method == "POST"].count(
         "/api/v1/namespaces/acme/secrets"
     ) == 1
@@ -188,9 +190,11 @@ async def test_every_new_signing_secret_is_announced(stage: Stage) -> None:
     """The second new secret within ten minutes causes an Event as well; no replica has the deleted one."""
     await stage.ready()
     for _ in range(2):
-        known = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
-        assert known is not None
-        stage.cache.lose_secret({"metadata": {"name": known.name, "namespace": "acme", "uid": known.uid}})
+        cached_secret = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
+        assert cached_secret is not None
+        stage.cache.lose_secret(
+            {"metadata": {"name": cached_secret.name, "namespace": "acme", "uid": cached_secret.uid}}
+        )
         stage.registry.remove("uid-orders")
         await stage.reconciler.reconcile(ORDERS)
     assert stage.server.events().count("SigningSecretRecreated") == 2
@@ -200,20 +204,22 @@ async def test_a_deleted_signing_secret_is_created_again_with_the_same_content(s
     """The replica that leads still signs with it, so the receiver need not be told a new one."""
     await stage.ready()
     for _ in range(2):
-        known = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
-        assert known is not None
-        stage.cache.lose_secret({"metadata": {"name": known.name, "namespace": "acme", "uid": known.uid}})
+        cached_secret = stage.cache.secret("acme", "orders-signing", owner_uid="uid-orders")
+        assert cached_secret is not None
+        stage.cache.lose_secret(
+            {"metadata": {"name": cached_secret.name, "namespace": "acme", "uid": cached_secret.uid}}
+        )
         await stage.reconciler.reconcile(ORDERS)
-    made = [body["stringData"] for _, path, body in stage.server.asked if path.endswith("/secrets")]
-    assert len(made) == 2
-    assert made[0] == made[1]
+    creation = [body["stringData"] for _, path, body in stage.server.asked if path.endswith("/secrets")]
+    assert len(creation) == 2
+    assert creation[0] == creation[1]
     assert stage.server.events()[-1] == "SigningSecretRestored"
 
 
 async def test_an_endpoint_with_too_many_finalizers_to_keep_loses_ours_alone(stage: Stage) -> None:
     """Finalizers of others are read again before they are written."""
-    others = [f"example.com/{number:04}" for number in range(1000)]
-    stage.sees(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
-    stage.server.stored = endpoint(1, finalizers=[*others, FINALIZER], deletionTimestamp=DELETED_AT)
+    rest = [f"example.com/{number:04}" for number in range(1000)]
+    stage.sees(1, finalizers=[*rest, FINALIZER], deletionTimestamp=DELETED_AT)
+    stage.server.stored = endpoint(1, finalizers=[*rest, FINALIZER], deletionTimestamp=DELETED_AT)
     await stage.reconciler.reconcile(ORDERS)
-    assert stage.server.finalizers_written() == [others]
+    assert stage.server.finalizers_written() == [rest]

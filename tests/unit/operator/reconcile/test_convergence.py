@@ -101,9 +101,9 @@ def keys(draw: st.DrawFn) -> ApiKeyScene:
 @given(endpoints(), TIMES)
 def test_an_endpoint_s_second_plan_writes_nothing(scene: EndpointScene, now: datetime) -> None:
     """One plan repairs every state; an endpoint that it deletes is not repaired."""
-    settled = scene.settled(now)
-    if settled.endpoint.metadata.deletion_timestamp is None:
-        assert writes(settled.plan(now)) == []
+    result_scene = scene.settled(now)
+    if result_scene.endpoint.metadata.deletion_timestamp is None:
+        assert writes(result_scene.plan(now)) == []
 
 
 @given(keys(), TIMES)
@@ -117,13 +117,13 @@ def test_a_crash_within_an_endpoint_s_plan_changes_nothing_about_the_end(
     scene: EndpointScene, now: datetime, done: int
 ) -> None:
     """The plan after a restart completes the interrupted plan; at most the warnings differ."""
-    crashed = scene.after(scene.plan(now).actions[:done])
-    recovered = crashed.settled(now)
+    crashed_scene = scene.after(scene.plan(now).actions[:done])
+    recovered_scene = crashed_scene.settled(now)
     straight = scene.settled(now)
     assume(straight.endpoint.metadata.deletion_timestamp is None)
-    assert recovered.endpoint == straight.endpoint
-    assert recovered.secret == straight.secret
-    assert recovered.registered == straight.registered
+    assert recovered_scene.endpoint == straight.endpoint
+    assert recovered_scene.secret == straight.secret
+    assert recovered_scene.registered == straight.registered
 
 
 @given(keys(), TIMES, st.integers(0, 6))
@@ -134,12 +134,12 @@ def test_a_crash_within_a_key_s_plan_changes_nothing_about_the_end(
 
     Only the removal time may be lost, if the Secret is deleted and the status was lost before.
     """
-    recovered = scene.after(scene.plan(now).actions[:done]).settled(now)
+    recovered_scene = scene.after(scene.plan(now).actions[:done]).settled(now)
     straight = scene.settled(now)
-    assert recovered.key.metadata == straight.key.metadata
-    assert _told(recovered) == _told(straight)
-    assert recovered.secret == straight.secret
-    assert recovered.minted == straight.minted
+    assert recovered_scene.key.metadata == straight.key.metadata
+    assert _told(recovered_scene) == _told(straight)
+    assert recovered_scene.secret == straight.secret
+    assert recovered_scene.minted == straight.minted
 
 
 def _told(scene: ApiKeyScene) -> tuple[object, ...]:
@@ -159,36 +159,36 @@ def test_a_signing_secret_that_is_there_is_never_replaced(scene: EndpointScene, 
 def test_what_a_key_is_never_changes(scene: ApiKeyScene, now: datetime) -> None:
     """A key keeps its identity as long as the status or annotations have it."""
     remembered = scene.key.status.digest or scene.key.metadata.annotations.get("hookwright.dev/digest")
-    settled = scene.settled(now)
+    result_scene = scene.settled(now)
     if remembered is not None:
-        assert settled.key.status.digest == remembered or settled.parent is None
-        assert settled.minted == scene.minted
-    elif settled.key.status.digest is not None:
-        assert settled.key.status.digest == (settled.minted[-1] if settled.minted else KEY).digest
+        assert result_scene.key.status.digest == remembered or result_scene.parent is None
+        assert result_scene.minted == scene.minted
+    elif result_scene.key.status.digest is not None:
+        assert result_scene.key.status.digest == (result_scene.minted[-1] if result_scene.minted else KEY).digest
 
 
 @given(keys(), TIMES)
 def test_no_plaintext_outlives_its_time(scene: ApiKeyScene, now: datetime) -> None:
     """After the handover's time, no Secret of the operator contains the key, expired or not."""
     much_later = scene.settled(now).settled(after(days=1))
-    left = much_later.secret
-    if left is not None and not left.foreign and much_later.parent is not None:
-        assert KEY.plaintext not in left.fields.values()
+    remainder = much_later.secret
+    if remainder is not None and not remainder.foreign and much_later.parent is not None:
+        assert KEY.plaintext not in remainder.fields.values()
 
 
 @given(endpoints(), TIMES)
 def test_only_a_registered_endpoint_with_a_finalizer_can_owe_deliveries(scene: EndpointScene, now: datetime) -> None:
     """In every plan, an endpoint that may send has the finalizer that delays its deletion."""
-    settled = scene.settled(now)
-    assert settled.registered is not None
-    if settled.registered.sendable:
-        assert FINALIZER in settled.endpoint.metadata.finalizers
+    result_scene = scene.settled(now)
+    assert result_scene.registered is not None
+    if result_scene.registered.sendable:
+        assert FINALIZER in result_scene.endpoint.metadata.finalizers
 
 
 @given(endpoints(), TIMES, st.integers(0, 60))
 def test_a_deleted_endpoint_always_goes(scene: EndpointScene, now: datetime, seconds: int) -> None:
     """In every state, the plan removes Hookwright's finalizer and keeps those of others."""
-    deleted = with_metadata(scene, deletion_timestamp=now - timedelta(seconds=seconds))
-    before = deleted.endpoint.metadata.finalizers
-    left = deleted.settled(now).endpoint.metadata.finalizers
-    assert left == tuple(name for name in before if name != FINALIZER)
+    deleted_scene = with_metadata(scene, deletion_timestamp=now - timedelta(seconds=seconds))
+    before = deleted_scene.endpoint.metadata.finalizers
+    remainder = deleted_scene.settled(now).endpoint.metadata.finalizers
+    assert remainder == tuple(name for name in before if name != FINALIZER)

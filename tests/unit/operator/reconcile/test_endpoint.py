@@ -342,35 +342,37 @@ def test_the_plan_of_an_endpoint(scene: EndpointScene, expected: list[str]) -> N
 @pytest.mark.parametrize("scene", [case[0] for case in CASES.values()], ids=CASES.keys())
 def test_an_endpoint_plan_carried_out_leaves_nothing_to_do(scene: EndpointScene) -> None:
     """The second plan writes nothing at any later time; a deleted endpoint is gone by then."""
-    settled = scene.settled()
-    if settled.endpoint.metadata.deletion_timestamp is None:
-        assert writes(settled.plan()) == []
-        assert writes(settled.plan(after(days=400))) == []
+    result_scene = scene.settled()
+    if result_scene.endpoint.metadata.deletion_timestamp is None:
+        assert writes(result_scene.plan()) == []
+        assert writes(result_scene.plan(after(days=400))) == []
 
 
 def test_what_is_made_for_an_endpoint_goes_with_it() -> None:
     """The endpoint owns the Secret, nothing owns the endpoint, and the first action sets the finalizer."""
-    applied, created, *_ = NEW.plan().actions
-    assert isinstance(applied, ApplyMetadata)
-    assert applied.finalizers == (FINALIZER,)
-    assert applied.owner_references == ()
-    assert isinstance(created, CreateSecret)
-    assert created.secret.name == "orders-signing"
-    assert created.secret.fields == {"secret": OTHER_SECRET}
-    assert created.secret.labels == {
+    status, creation, *_ = NEW.plan().actions
+    assert isinstance(status, ApplyMetadata)
+    assert status.finalizers == (FINALIZER,)
+    assert status.owner_references == ()
+    assert isinstance(creation, CreateSecret)
+    assert creation.secret.name == "orders-signing"
+    assert creation.secret.fields == {"secret": OTHER_SECRET}
+    assert creation.secret.labels == {
         "app.kubernetes.io/managed-by": "hookwright",
         "hookwright.dev/owner-uid": "uid-orders",
     }
-    assert created.secret.owner_references == (owner_reference("WebhookEndpoint", metadata("orders"), controller=True),)
+    assert creation.secret.owner_references == (
+        owner_reference("WebhookEndpoint", metadata("orders"), controller=True),
+    )
 
 
 def test_restoring_a_secret_leaves_its_content_and_name_alone() -> None:
     """A lost label does not cause a new secret."""
     scene = replace(STEADY, secret=signing_secret(labels={}, owner_references=(), owner_uid=""))
-    (restored,) = [action for action in scene.plan().actions if isinstance(action, RestoreSecret)]
-    assert restored.secret.fields == {"secret": SIGNING_SECRET}
-    assert restored.secret.uid == "uid-secret"
-    assert scene.settled().secret == replace(signing_secret(), labels=restored.secret.labels)
+    (restoration,) = [action for action in scene.plan().actions if isinstance(action, RestoreSecret)]
+    assert restoration.secret.fields == {"secret": SIGNING_SECRET}
+    assert restoration.secret.uid == "uid-secret"
+    assert scene.settled().secret == replace(signing_secret(), labels=restoration.secret.labels)
 
 
 def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
@@ -385,21 +387,21 @@ def test_an_endpoint_is_known_to_delivery_as_it_is_declared() -> None:
     }
     scene = steady_endpoint(**spec)
     scene = replace(scene, secret=signing_secret(fields={"secret": SIGNING_SECRET, "previous": OTHER_SECRET}))
-    (registered,) = [action.endpoint for action in scene.plan().actions if isinstance(action, Register)]
-    assert (registered.uid, registered.namespace, registered.name) == ("uid-orders", "acme", "orders")
-    assert (registered.project, registered.url) == ("billing", "https://example.com/in")
-    assert registered.events == {"bounced", "delivered"}
-    assert (registered.timeout, registered.max_in_flight) == (1.0, 3)
-    assert (registered.headers, registered.format) == ((("X-Team", "orders"),), "cloudevents")
-    assert registered.secrets == (SIGNING_SECRET, OTHER_SECRET)
+    (snapshot,) = [action.endpoint for action in scene.plan().actions if isinstance(action, Register)]
+    assert (snapshot.uid, snapshot.namespace, snapshot.name) == ("uid-orders", "acme", "orders")
+    assert (snapshot.project, snapshot.url) == ("billing", "https://example.com/in")
+    assert snapshot.events == {"bounced", "delivered"}
+    assert (snapshot.timeout, snapshot.max_in_flight) == (1.0, 3)
+    assert (snapshot.headers, snapshot.format) == ((("X-Team", "orders"),), "cloudevents")
+    assert snapshot.secrets == (SIGNING_SECRET, OTHER_SECRET)
 
 
 @pytest.mark.parametrize(("maximum", "timeout"), [(30, 10), (10, 10), (2.5, 2.5)])
 def test_the_maximum_of_the_installation_bounds_a_timeout(maximum: float, timeout: float) -> None:
     """No attempt takes longer, because the claim lease must outlive it; a message about it needs a longer timeout."""
     scene = without_status(replace(steady_endpoint(timeout="10s"), max_timeout=maximum))
-    (registered,) = [action.endpoint for action in scene.plan().actions if isinstance(action, Register)]
-    assert registered.timeout == timeout
+    (snapshot,) = [action.endpoint for action in scene.plan().actions if isinstance(action, Register)]
+    assert snapshot.timeout == timeout
     assert ("not 10s" in status_of(scene.plan())["conditions"][0]["message"]) == (timeout < 10)
 
 
@@ -409,10 +411,10 @@ def test_neither_a_foreign_nor_an_invalid_secret_is_signed_with() -> None:
         signing_secret(foreign=True),
         signing_secret(fields={"secret": "nonsense", "previous": "nonsense too"}),
     ):
-        registered = replace(STEADY, secret=secret).settled().registered
-        assert registered is not None
-        assert registered.secrets == ()
-        assert not registered.sendable
+        snapshot = replace(STEADY, secret=secret).settled().registered
+        assert snapshot is not None
+        assert snapshot.secrets == ()
+        assert not snapshot.sendable
 
 
 def test_a_foreign_secret_is_looked_at_again_and_nothing_else_is() -> None:
@@ -450,8 +452,8 @@ def test_the_message_of_a_failing_endpoint_is_its_last_error() -> None:
         "Deliveries are signed and retried. Last error: HTTP 500 Internal Server Error",
     )
     assert replace(failing, health=None).plan().actions[1:] == ()
-    healed = replace(failing, health=health(200)).settled()
-    assert healed.endpoint.status.conditions[0].message == "Deliveries are signed and sent."
+    healed_scene = replace(failing, health=health(200)).settled()
+    assert healed_scene.endpoint.status.conditions[0].message == "Deliveries are signed and sent."
 
 
 def test_a_wiped_status_tells_again_where_the_secret_is() -> None:
@@ -459,7 +461,7 @@ def test_a_wiped_status_tells_again_where_the_secret_is() -> None:
     status = status_of(without_status(STEADY).plan())
     assert status["signingSecretRef"] == {"name": "orders-signing", "key": "secret"}
     assert status["observedGeneration"] == 1
-    assert [known["type"] for known in status["conditions"]] == ["Ready", "Reachable"]
+    assert [condition["type"] for condition in status["conditions"]] == ["Ready", "Reachable"]
 
 
 def test_an_orphan_does_not_claim_to_have_a_secret() -> None:
@@ -472,15 +474,15 @@ def test_somebody_else_s_secret_is_not_claimed() -> None:
     """While the name is in use the status names no Secret, so that the first own one is not reported as recreated."""
     conflict = replace(NEW, secret=signing_secret(foreign=True))
     assert "signingSecretRef" not in status_of(conflict.plan())
-    healed = replace(conflict.settled(), secret=None)
-    assert "Warning Event SigningSecretRecreated" not in in_words(healed.plan())
-    assert healed.settled().endpoint.status.signing_secret_ref is not None
+    healed_scene = replace(conflict.settled(), secret=None)
+    assert "Warning Event SigningSecretRecreated" not in in_words(healed_scene.plan())
+    assert healed_scene.settled().endpoint.status.signing_secret_ref is not None
 
 
 def test_counts_stay_in_the_status_until_new_ones_come() -> None:
     """A change of the spec does not reset the counts."""
-    counted = replace(STEADY, health=health(200)).settled()
-    status = status_of(with_metadata(counted, generation=2).plan())
+    counted_scene = replace(STEADY, health=health(200)).settled()
+    status = status_of(with_metadata(counted_scene, generation=2).plan())
     assert status["deliveries"]["delivered"] == 3
     assert status["deliveries"]["lastAttemptTime"] == "2030-01-01T12:00:00Z"
     assert status["conditions"][1]["status"] == "True"
@@ -498,8 +500,8 @@ def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, t
 
 def test_an_endpoint_is_removed_at_the_version_that_was_seen() -> None:
     """A finalizer that another client adds at the same time is not overwritten."""
-    (removed,) = [action for action in DELETED.plan().actions if isinstance(action, RemoveFinalizer)]
-    assert removed.resource_version == DELETED.endpoint.metadata.resource_version
+    (removal,) = [action for action in DELETED.plan().actions if isinstance(action, RemoveFinalizer)]
+    assert removal.resource_version == DELETED.endpoint.metadata.resource_version
 
 
 def test_the_name_of_a_signing_secret_fits_whatever_the_endpoint_is_called() -> None:
@@ -534,9 +536,9 @@ def test_what_a_signing_secret_is(text: str, valid: bool) -> None:  # noqa: FBT0
 @pytest.mark.parametrize("change", [without_status, lambda scene: replace(scene, secret=None)])
 def test_no_secret_is_ever_written_into_a_status_or_an_event(change: Callable[[EndpointScene], EndpointScene]) -> None:
     """The text of a plan in a log or a traceback contains no secret."""
-    shown = repr(change(STEADY).plan())
-    assert SIGNING_SECRET not in shown
-    assert OTHER_SECRET not in shown
+    view = repr(change(STEADY).plan())
+    assert SIGNING_SECRET not in view
+    assert OTHER_SECRET not in view
 
 
 def test_the_condition_names_what_is_not_understood() -> None:

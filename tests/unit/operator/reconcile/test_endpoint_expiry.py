@@ -64,35 +64,35 @@ def test_a_plan_looks_again_when_the_endpoint_expires() -> None:
 def test_a_declared_endpoint_ends_and_stays(scene: EndpointScene) -> None:
     """GitOps would create it again. It gets no event, it signs nothing, and no Secret is made for it."""
     assert in_words(scene.plan(OVER)) == ENDED
-    settled = scene.settled(OVER)
-    assert settled.registered is not None
-    assert (settled.registered.events, settled.registered.expired) == (frozenset(), True)
-    assert writes(settled.plan(OVER)) == []
-    assert settled.plan(OVER).again_at is None
+    result_scene = scene.settled(OVER)
+    assert result_scene.registered is not None
+    assert (result_scene.registered.events, result_scene.registered.expired) == (frozenset(), True)
+    assert writes(result_scene.plan(OVER)) == []
+    assert result_scene.plan(OVER).again_at is None
 
 
 def test_a_delivery_that_is_late_for_the_end_is_discarded_too() -> None:
     """Its acceptance may have begun before; the counts show it, and the plan discards once more."""
-    settled = DECLARED.settled(OVER)
-    late = replace(settled, health=PENDING)
+    result_scene = DECLARED.settled(OVER)
+    late = replace(result_scene, health=PENDING)
     assert in_words(late.plan(OVER))[:2] == ENDED[:2]
     assert "discard, and insist" in in_words(late.settled(OVER).plan(OVER))
-    counted = replace(late.settled(OVER), health=Health(DeliveryCounts(discarded=3))).settled(OVER)
-    assert writes(counted.plan(OVER)) == []
+    counted_scene = replace(late.settled(OVER), health=Health(DeliveryCounts(discarded=3))).settled(OVER)
+    assert writes(counted_scene.plan(OVER)) == []
 
 
 def test_a_later_time_makes_a_declared_endpoint_ready_again() -> None:
     """It keeps its Secret and gets events again."""
-    ended = DECLARED.settled(OVER)
-    spec = ended.endpoint.spec.model_copy(update={"expires_at": after(days=1)})
-    extended = replace(ended, endpoint=ended.endpoint.model_copy(update={"spec": spec}))
-    assert in_words(extended.plan(OVER)) == [
+    outcome = DECLARED.settled(OVER)
+    spec = outcome.endpoint.spec.model_copy(update={"expires_at": after(days=1)})
+    extended_scene = replace(outcome, endpoint=outcome.endpoint.model_copy(update={"spec": spec}))
+    assert in_words(extended_scene.plan(OVER)) == [
         "register: sends",
         "status: Ready=True Delivering, Reachable=Unknown NotTried",
     ]
-    registered = extended.settled(OVER).registered
-    assert registered is not None
-    assert registered.events == {"delivered"}
+    snapshot = extended_scene.settled(OVER).registered
+    assert snapshot is not None
+    assert snapshot.events == {"delivered"}
 
 
 @pytest.mark.parametrize("tool", ["hookwright-api", "hookwright-cli"])
@@ -112,35 +112,35 @@ def test_an_endpoint_of_our_tools_is_deleted(tool: str) -> None:
 
 def test_a_deletion_that_is_refused_leaves_an_expired_endpoint() -> None:
     """The deletion protection refuses it while deliveries are pending; they are discarded, and the message says why."""
-    refused = replace(TEMPORARY, refused_write="it is protected")
-    assert in_words(refused.plan(OVER)) == ENDED
-    assert "it is protected" in status_of(refused.plan(OVER))["conditions"][0]["message"]
+    refusal = replace(TEMPORARY, refused_write="it is protected")
+    assert in_words(refusal.plan(OVER)) == ENDED
+    assert "it is protected" in status_of(refusal.plan(OVER))["conditions"][0]["message"]
 
 
 @pytest.mark.parametrize("scene", [DECLARED, TEMPORARY], ids=["declared", "of a tool"])
 def test_a_protected_endpoint_keeps_its_pending_deliveries(scene: EndpointScene) -> None:
     """The annotation promises that none is discarded. Without it they are, and the object of a tool is deleted."""
-    protected = replace(with_metadata(scene, annotations={PROTECTION_ANNOTATION: "true"}), health=PENDING)
-    assert in_words(protected.plan(OVER)) == ["register: blocked by Expired", EXPIRED, "Warning Event Expired"]
-    assert "remove the annotation to discard them" in status_of(protected.plan(OVER))["conditions"][0]["message"]
-    settled = protected.settled(OVER)
-    assert writes(settled.plan(OVER)) == []
-    released = with_metadata(settled, annotations={})
-    assert {"discard, and insist", "DeleteEndpoint"} & set(in_words(released.plan(OVER)))
+    protected_scene = replace(with_metadata(scene, annotations={PROTECTION_ANNOTATION: "true"}), health=PENDING)
+    assert in_words(protected_scene.plan(OVER)) == ["register: blocked by Expired", EXPIRED, "Warning Event Expired"]
+    assert "remove the annotation to discard them" in status_of(protected_scene.plan(OVER))["conditions"][0]["message"]
+    result_scene = protected_scene.settled(OVER)
+    assert writes(result_scene.plan(OVER)) == []
+    released_scene = with_metadata(result_scene, annotations={})
+    assert {"discard, and insist", "DeleteEndpoint"} & set(in_words(released_scene.plan(OVER)))
 
 
 @pytest.mark.parametrize("health", [None, EMPTY], ids=["no counts", "counts from before"])
 def test_a_protected_endpoint_of_a_tool_is_deleted_by_counts_from_after_its_end(health: Health | None) -> None:
     """Events may have been accepted since earlier counts. The protection is for deliveries, as the API server's is."""
-    protected = replace(with_metadata(TEMPORARY, annotations={PROTECTION_ANNOTATION: "true"}), health=health)
-    plan = protected.plan(OVER)
+    protected_scene = replace(with_metadata(TEMPORARY, annotations={PROTECTION_ANNOTATION: "true"}), health=health)
+    plan = protected_scene.plan(OVER)
     assert (in_words(plan)[0], plan.counts_needed) == ("register: blocked by Expired", True)
     assert "DeleteEndpoint" not in in_words(plan)
-    settled = protected.settled(OVER)
-    assert (writes(settled.plan(OVER)), settled.plan(OVER).counts_needed) == ([], True)
-    assert "DeleteEndpoint" not in in_words(replace(settled, health=PENDING).plan(OVER))
-    assert not replace(settled, health=PENDING).plan(OVER).counts_needed
-    deletion = replace(settled, health=EMPTY).plan(OVER)
+    result_scene = protected_scene.settled(OVER)
+    assert (writes(result_scene.plan(OVER)), result_scene.plan(OVER).counts_needed) == ([], True)
+    assert "DeleteEndpoint" not in in_words(replace(result_scene, health=PENDING).plan(OVER))
+    assert not replace(result_scene, health=PENDING).plan(OVER).counts_needed
+    deletion = replace(result_scene, health=EMPTY).plan(OVER)
     assert "DeleteEndpoint" in in_words(deletion)
     assert PROTECTION_ANNOTATION not in str(deletion)
 
@@ -154,8 +154,8 @@ async def test_the_counts_of_a_protected_endpoint_are_read_soon_after_its_end(st
     stage.sees(2000, expires_at="2020-01-01T00:00:00Z", labels=dict(MADE_BY_API), annotations=annotations)
     await stage.reconciler.reconcile(ORDERS)
     assert await stage.counted() == ["uid-orders"]
-    shown = stage.server.endpoint
-    stage.cache.see("WebhookEndpoint", {**shown, "metadata": {**shown["metadata"], "resourceVersion": "3000"}})
+    view = stage.server.endpoint
+    stage.cache.see("WebhookEndpoint", {**view, "metadata": {**view["metadata"], "resourceVersion": "3000"}})
     await stage.reconciler.reconcile(ORDERS)
     assert "DELETE" in {method for method, _, _ in stage.server.asked}
     assert stage.store.discarded == []
@@ -169,12 +169,12 @@ def test_a_spec_that_is_not_understood_does_not_expire() -> None:
 
 def test_a_new_endpoint_that_has_expired_before_gets_no_secret() -> None:
     """It is reported, and nothing is made for it."""
-    declared = endpoint(spec={"expiresAt": "2020-01-01T00:00:00Z"})
-    scene = EndpointScene(endpoint=declared)
+    manifest = endpoint(spec={"expiresAt": "2020-01-01T00:00:00Z"})
+    scene = EndpointScene(endpoint=manifest)
     assert in_words(scene.plan(NOW)) == ENDED
     assert "signingSecretRef" not in status_of(scene.plan(NOW))
-    (registered,) = [action.endpoint for action in scene.plan(NOW).actions if isinstance(action, Register)]
-    assert not registered.sendable
+    (snapshot,) = [action.endpoint for action in scene.plan(NOW).actions if isinstance(action, Register)]
+    assert not snapshot.sendable
 
 
 async def test_the_counts_of_an_expired_endpoint_are_published_after_the_discard(stage: Stage) -> None:
@@ -185,9 +185,9 @@ async def test_the_counts_of_an_expired_endpoint_are_published_after_the_discard
     stage.sees(2000, expires_at="2020-01-01T00:00:00Z")
     await stage.reconciler.reconcile(ORDERS)
     assert stage.store.discarded == ["uid-orders"]
-    known = stage.registry.get("uid-orders")
-    assert known is not None
-    assert known.expired
+    snapshot = stage.registry.get("uid-orders")
+    assert snapshot is not None
+    assert snapshot.expired
     assert "uid-orders" in await stage.counted()
 
 

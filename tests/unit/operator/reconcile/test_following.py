@@ -28,8 +28,8 @@ def shows_secret(stage: Stage, version: int, text: str) -> None:
 
 def known_secrets(stage: Stage) -> tuple[str, ...] | None:
     """Return the secrets that sign an attempt, None if the endpoint is unknown."""
-    known = stage.registry.get("uid-orders")
-    return known.secrets if known else None
+    snapshot = stage.registry.get("uid-orders")
+    return snapshot.secrets if snapshot else None
 
 
 async def test_a_project_takes_events_and_nothing_is_asked(stage: Stage) -> None:
@@ -99,9 +99,9 @@ async def test_what_was_to_be_published_when_the_lead_was_lost_is_not_kept(stage
     """The next leader compares counts; this replica must not write old ones when it leads again."""
     stage.sees(1)
     await stage.reconciler.reconcile(ORDERS)
-    registered = stage.registry.get("uid-orders")
-    assert registered is not None
-    stage.unpublished_health.publish(registered, Health(DeliveryCounts(delivered=1)))
+    snapshot = stage.registry.get("uid-orders")
+    assert snapshot is not None
+    stage.unpublished_health.publish(snapshot, Health(DeliveryCounts(delivered=1)))
     await stage.reconciler.reconcile(ORDERS)
     assert stage.unpublished_health.health("uid-orders") is None
     assert await stage.counted() == []
@@ -112,8 +112,8 @@ async def test_a_leader_that_has_rivals_writes_only_over_what_it_knows() -> None
     stage = Stage(check_resource_version=True)
     stage.cache.see("WebhookEndpoint", endpoint(7))
     await stage.reconciler.reconcile(ORDERS)
-    patched = [body for method, path, body in stage.server.asked if method == "PATCH" and "webhookendpoints" in path]
-    versions = [int(body["metadata"]["resourceVersion"]) for body in patched]
+    patches = [body for method, path, body in stage.server.asked if method == "PATCH" and "webhookendpoints" in path]
+    versions = [int(body["metadata"]["resourceVersion"]) for body in patches]
     assert versions[0] == 7
     assert len(versions) == 2
     assert versions[1] > 1000, "what its own first write made of it"

@@ -38,19 +38,19 @@ def declared_key(namespace: str, created: str) -> dict[str, Any]:
 
 def ready_reasons(server: ApiServer, namespace: str) -> list[str]:
     """Return the reasons of Ready in the statuses written for a namespace's key, with the digest."""
-    written = [
+    file = [
         body["status"]
         for _, path, body in server.asked
         if f"/namespaces/{namespace}/" in path and path.endswith("/k7q/status")
     ]
-    return [f"{status['conditions'][0]['reason']} {status.get('digest', '')[:9]}".rstrip() for status in written]
+    return [f"{status['conditions'][0]['reason']} {status.get('digest', '')[:9]}".rstrip() for status in file]
 
 
 @pytest.mark.parametrize("order", [("acme", "rival"), ("rival", "acme")])
 async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple[str, str]) -> None:
     """The order of the two reconciles does not matter, also after the owner is deleted."""
-    for namespace, created in (("acme", "2026-01-01T00:00:00Z"), ("rival", "2026-01-01T00:00:01Z")):
-        stage.server.keys[namespace] = declared_key(namespace, created)
+    for namespace, value in (("acme", "2026-01-01T00:00:00Z"), ("rival", "2026-01-01T00:00:01Z")):
+        stage.server.keys[namespace] = declared_key(namespace, value)
         stage.cache.see("ApiKey", stage.server.keys[namespace])
         meta = {"name": "billing", "namespace": namespace, "uid": f"uid-billing-{namespace}", "resourceVersion": "1"}
         stage.cache.see("Project", {"metadata": meta, "spec": {}})
@@ -60,7 +60,7 @@ async def test_the_apikey_created_first_owns_a_digest(stage: Stage, order: tuple
     assert ready_reasons(stage.server, "rival") == ["DuplicateDigest"]
     assert await stage.digests.owner_of("sha256:" + "ab" * 32) == ("acme", "k7q")
     stage.cache.lose("ApiKey", stage.server.keys["acme"])
-    gone = stage.server.keys["rival"]["metadata"] | {"resourceVersion": "2000"}
-    stage.cache.see("ApiKey", stage.server.keys["rival"] | {"metadata": gone})
+    is_gone = stage.server.keys["rival"]["metadata"] | {"resourceVersion": "2000"}
+    stage.cache.see("ApiKey", stage.server.keys["rival"] | {"metadata": is_gone})
     await stage.reconciler.reconcile(Key("ApiKey", "rival", "k7q"))
     assert ready_reasons(stage.server, "rival")[-1] == "DuplicateDigest"

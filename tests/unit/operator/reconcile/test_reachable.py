@@ -13,8 +13,8 @@ def with_condition(scene: EndpointScene, status: str, message: str) -> EndpointS
     """Return the scene with another Reachable condition in the endpoint's status."""
     reachable = condition("Reachable", status, "AttemptFailed", message, generation=1, now=NOW)  # type: ignore[arg-type]
     before = scene.endpoint.status
-    known = before.model_copy(update={"conditions": (before.conditions[0], reachable)})
-    return replace(scene, endpoint=scene.endpoint.model_copy(update={"status": known}))
+    record = before.model_copy(update={"conditions": (before.conditions[0], reachable)})
+    return replace(scene, endpoint=scene.endpoint.model_copy(update={"status": record}))
 
 
 FAILED = with_condition(STEADY, "False", "500 Internal Server Error")
@@ -81,5 +81,7 @@ def test_since_when_an_endpoint_is_unreachable_does_not_move_with_each_error() -
     """The transition time is that of the first failure."""
     later = replace(FAILED, health=health(502, error="502 Bad Gateway"))
     assert status_of(later.plan(after(minutes=5)))["conditions"][1]["lastTransitionTime"] == "2030-01-01T12:00:00Z"
-    healed = replace(FAILED, health=health(200))
-    assert status_of(healed.plan(after(minutes=5)))["conditions"][1]["lastTransitionTime"] == "2030-01-01T12:05:00Z"
+    healed_scene = replace(FAILED, health=health(200))
+    assert (
+        status_of(healed_scene.plan(after(minutes=5)))["conditions"][1]["lastTransitionTime"] == "2030-01-01T12:05:00Z"
+    )

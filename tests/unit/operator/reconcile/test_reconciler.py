@@ -24,9 +24,9 @@ async def test_a_status_without_counts_has_them_looked_up(stage: Stage) -> None:
     await stage.ready()
     assert await stage.counted() == ["uid-orders"]
     await stage.reconciler.reconcile(ORDERS)
-    known = stage.cache.resource(ORDERS)
-    assert isinstance(known, WebhookEndpoint)
-    assert known.status.deliveries is not None
+    cached = stage.cache.resource(ORDERS)
+    assert isinstance(cached, WebhookEndpoint)
+    assert cached.status.deliveries is not None
     assert await stage.counted() == ["uid-orders"]
 
 
@@ -43,10 +43,10 @@ async def test_what_the_answers_to_our_writes_show_is_looked_at_once_more(stage:
     stage.sees(1)
     stage.cache.see_secret(secret())
     assert await stage.reconciler.reconcile(ORDERS) == 0.0
-    written = len(stage.server.asked)
-    assert written > 0
+    file = len(stage.server.asked)
+    assert file > 0
     assert await stage.reconciler.reconcile(ORDERS) is None
-    assert len(stage.server.asked) == written
+    assert len(stage.server.asked) == file
 
 
 async def test_an_answer_that_shows_nothing_new_ends_it(stage: Stage) -> None:
@@ -75,16 +75,16 @@ async def test_a_refused_secret_is_reported_and_events_find_the_endpoint(stage: 
     for _ in range(2):
         with pytest.raises(WriteRefused):
             await stage.reconciler.reconcile(ORDERS)
-    known = stage.registry.get("uid-orders")
-    assert known is not None
-    assert known.block_reason == "WriteRefused"
+    snapshot = stage.registry.get("uid-orders")
+    assert snapshot is not None
+    assert snapshot.block_reason == "WriteRefused"
     assert quota in stage.server.endpoint["status"]["conditions"][0]["message"]
     assert stage.server.events() == ["WriteRefused"]
     stage.server.refuse = lambda *_: None
     await stage.reconciler.reconcile(ORDERS)
-    known = stage.registry.get("uid-orders")
-    assert known is not None
-    assert known.sendable
+    snapshot = stage.registry.get("uid-orders")
+    assert snapshot is not None
+    assert snapshot.sendable
 
 
 async def test_a_missing_right_of_the_operator_is_an_error_of_the_installation(stage: Stage) -> None:
@@ -93,9 +93,9 @@ async def test_a_missing_right_of_the_operator_is_an_error_of_the_installation(s
     words = 'secrets is forbidden: User "hookwright" cannot create resource "secrets" in API group ""'
     refusal = KubeError("403", status=403, reason="Forbidden", explanation=words)
     stage.server.refuse = lambda method, path: refusal if (method, path[-8:]) == ("POST", "/secrets") else None
-    with pytest.raises(KubeError) as raised:
+    with pytest.raises(KubeError) as error:
         await stage.reconciler.reconcile(ORDERS)
-    assert not isinstance(raised.value, WriteRefused)
+    assert not isinstance(error.value, WriteRefused)
     assert words in stage.server.endpoint["status"]["conditions"][0]["message"]
 
 
@@ -108,24 +108,24 @@ async def test_no_error_of_a_write_has_the_secret_that_the_answer_repeats(stage:
     def echo(method: str, path: str) -> KubeError | None:
         if (method, path[-8:]) != ("POST", "/secrets"):
             return None
-        sent = stage.server.asked[-1][2]["stringData"]["secret"]
-        told = f"cannot create resource: {sent} {base64.b64encode(sent.encode()).decode()}"
-        return kind(f"POST {path}: {status} {told}", status=status, explanation=told)
+        request = stage.server.asked[-1][2]["stringData"]["secret"]
+        text = f"cannot create resource: {request} {base64.b64encode(request.encode()).decode()}"
+        return kind(f"POST {path}: {status} {text}", status=status, explanation=text)
 
     stage.server.refuse = echo
-    with pytest.raises(KubeError, match=f"{status} cannot create resource: .secret. .secret.") as raised:
+    with pytest.raises(KubeError, match=f"{status} cannot create resource: .secret. .secret.") as error:
         await stage.reconciler.reconcile(ORDERS)
-    assert raised.value.status == status
-    assert raised.value.__cause__ is None
-    assert raised.value.__context__ is None
-    assert "whsec_" not in f"{raised.value} {raised.value.explanation} {stage.server.endpoint}"
+    assert error.value.status == status
+    assert error.value.__cause__ is None
+    assert error.value.__context__ is None
+    assert "whsec_" not in f"{error.value} {error.value.explanation} {stage.server.endpoint}"
 
 
 def test_the_message_of_a_refusal_has_no_secret_in_it() -> None:
     """An admission webhook may repeat the Secret that it refuses, also in base64."""
     text = "whsec_" + "QUFB" * 11
-    made = Secret(namespace="acme", name="orders-signing", fields={"secret": text})
-    told = f"refused: {text}, {base64.b64encode(text.encode()).decode()}, {'x' * 1000}"
-    shown = without_secrets(told, Plan((CreateSecret(made),)))
-    assert shown == f"refused: [secret], [secret], {'x' * 1000}"
-    assert shortened(shown) == f"{shown[:500]}…"
+    creation = Secret(namespace="acme", name="orders-signing", fields={"secret": text})
+    message = f"refused: {text}, {base64.b64encode(text.encode()).decode()}, {'x' * 1000}"
+    view = without_secrets(message, Plan((CreateSecret(creation),)))
+    assert view == f"refused: [secret], [secret], {'x' * 1000}"
+    assert shortened(view) == f"{view[:500]}…"

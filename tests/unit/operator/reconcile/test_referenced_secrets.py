@@ -29,13 +29,13 @@ async def test_several_secrets_of_one_field_sign_in_their_order() -> None:
 async def test_a_secret_of_the_operator_a_long_field_and_binary_content_are_not_signed_with() -> None:
     """Another endpoint's signing secret would let its owner's receivers be deceived."""
     server = ApiServer()
-    for stored, foreign in [
+    for item, foreign in [
         (vault("whsec_1", **{"app.kubernetes.io/managed-by": "hookwright"}), True),
         (vault("x" * 10_000), False),
         ({**vault(""), "data": {"orders": "/w=="}}, False),
         ({**vault(""), "data": None}, False),
     ]:
-        server.stored = stored
+        server.stored = item
         read = await read_referenced(server, "acme", ORDERS)
         assert read is not None
         assert (dict(read.fields), read.foreign) == ({}, foreign)

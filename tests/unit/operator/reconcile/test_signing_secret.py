@@ -49,22 +49,22 @@ def test_nothing_is_done_while_no_rotation_is_asked_for() -> None:
 
 def test_a_rotation_makes_a_new_secret_and_the_old_one_signs_beside_it() -> None:
     """An increase of spec.signing.rotation causes one rotation and one Event."""
-    asked = asking(1)
-    plan = plan_signing_secret(asked, FIRST, (), now=NOW, new_secret=lambda: made(2))
-    second = rotated(FIRST, asked, NOW, 2)
+    request = asking(1)
+    plan = plan_signing_secret(request, FIRST, (), now=NOW, new_secret=lambda: made(2))
+    second = rotated(FIRST, request, NOW, 2)
     assert signing_secrets(second, now=NOW) == [made(2), made(1)]
     assert plan.again_at == after(hours=24)
     assert [action.reason for action in plan.actions if isinstance(action, EmitEvent)] == ["SigningSecretRotated"]
-    assert plan_signing_secret(asked, second, (), now=after(minutes=1), new_secret=lambda: made(9)).actions == ()
+    assert plan_signing_secret(request, second, (), now=after(minutes=1), new_secret=lambda: made(9)).actions == ()
 
 
 def test_the_old_secret_stops_signing_when_its_overlap_ends() -> None:
     """Signing stops exactly at the end of the overlap, and the next plan removes the field."""
-    asked = asking(1, overlap="1h")
-    second = rotated(FIRST, asked, NOW, 2)
+    request = asking(1, overlap="1h")
+    second = rotated(FIRST, request, NOW, 2)
     assert signing_secrets(second, now=after(minutes=59)) == [made(2), made(1)]
     assert signing_secrets(second, now=after(hours=1)) == [made(2)]
-    assert dict(rotated(second, asked, after(hours=1), 9).fields) == {"secret": made(2)}
+    assert dict(rotated(second, request, after(hours=1), 9).fields) == {"secret": made(2)}
 
 
 def test_a_second_rotation_does_not_cut_the_first_ones_overlap_short() -> None:
@@ -135,10 +135,10 @@ def test_the_newest_secret_of_a_tenant_makes_the_service_signature() -> None:
     """The overlap of the tenant's secrets has no known end; that of the operator's own secrets has one."""
     theirs = Secret("acme", "vault", fields={"secret": made(1), "previous": made(2)})
     scene = EndpointScene(endpoint=endpoint(spec={"signing": {"secretRef": {"name": "vault"}}}), secret=theirs)
-    registered, own = scene.settled().registered, EndpointScene().settled().registered
-    assert registered is not None
-    assert own is not None
-    assert (registered.secrets, registered.newest_signs, own.newest_signs) == ((made(1), made(2)), True, False)
+    snapshot, scene_after = scene.settled().registered, EndpointScene().settled().registered
+    assert snapshot is not None
+    assert scene_after is not None
+    assert (snapshot.secrets, snapshot.newest_signs, scene_after.newest_signs) == ((made(1), made(2)), True, False)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_the_end_of_the_overlaps_is_the_last_one() -> None:
     longer = {
         "hookwright.dev/previous-until": '{"previous": "2030-01-02T00:00:00Z", "previous-2": "2031-01-01T00:00:00Z"}'
     }
-    both = replace(secret, fields={**fields, "previous-2": "c"}, annotations=longer)
-    assert str(previous_until(both)) == "2031-01-01 00:00:00+00:00"
+    replicas = replace(secret, fields={**fields, "previous-2": "c"}, annotations=longer)
+    assert str(previous_until(replicas)) == "2031-01-01 00:00:00+00:00"
     assert previous_until(Secret("acme", "orders-signing", fields={"secret": "a"}, annotations=until)) is None

@@ -21,9 +21,9 @@ def stage() -> Stage:
 
 def _fails(stage: Stage, number: int, error: str = "HTTP 500 Internal Server Error") -> None:
     counts = DeliveryCounts(failed=number, last_attempt_time=stage.now, last_status_code=500)
-    registered = stage.registry.get("uid-orders")
-    assert registered is not None
-    stage.unpublished_health.publish(registered, Health(counts, error, number))
+    snapshot = stage.registry.get("uid-orders")
+    assert snapshot is not None
+    stage.unpublished_health.publish(snapshot, Health(counts, error, number))
 
 
 async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_with_the_sum(stage: Stage) -> None:

@@ -22,12 +22,12 @@ def test_a_percentile_is_in_the_class_of_the_exact_one(latencies: list[int], sha
     """The class of the interpolated latency is the class of the latency with this rank."""
     exact = sorted(latencies)[ceil(share * len(latencies)) - 1]
 
-    told = percentile(counted(latencies), share)
+    text = percentile(counted(latencies), share)
 
     number = class_of(exact)
     lower = LATENCY_BOUNDS_MS[number - 1] if number else 0
-    assert told is not None
-    assert lower <= told <= LATENCY_BOUNDS_MS[number]
+    assert text is not None
+    assert lower <= text <= LATENCY_BOUNDS_MS[number]
 
 
 @pytest.mark.parametrize(

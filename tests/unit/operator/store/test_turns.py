@@ -63,12 +63,12 @@ CALLS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size
 @given(CALLS, st.integers(0, 100))
 def test_every_call_goes_once_and_a_tenants_calls_go_in_their_order(given: list[tuple[str, int]], room: int) -> None:
     """No call is lost, no call overtakes an older call of its tenant, and a transaction keeps its limit."""
-    waiting, gone = calls(*given), list[Call]()
+    waiting, is_gone = calls(*given), list[Call]()
     while waiting:
         go, waiting = split(waiting, room=room)
         assert sum(call.weight for call in go[1:]) <= room
-        gone += go
-    assert sorted(gone, key=lambda call: call.number) == calls(*given)
+        is_gone += go
+    assert sorted(is_gone, key=lambda call: call.number) == calls(*given)
     for tenant in "abc":
-        numbers = [call.number for call in gone if call.tenant == tenant]
+        numbers = [call.number for call in is_gone if call.tenant == tenant]
         assert numbers == sorted(numbers)

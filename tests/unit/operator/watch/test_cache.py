@@ -52,9 +52,9 @@ def secret(version: int = 1, *, labelled: str = "uid-orders", owned: str = "uid-
 
 def url_of(cache: Cache) -> str | None:
     """Return the URL of the endpoint that the cache knows."""
-    known = cache.resource(ORDERS)
-    assert isinstance(known, WebhookEndpoint)
-    return known.spec.url
+    cached = cache.resource(ORDERS)
+    assert isinstance(cached, WebhookEndpoint)
+    return cached.spec.url
 
 
 def signing_secret(cache: Cache, owner: str = "uid-orders") -> Secret | None:
@@ -86,9 +86,9 @@ def test_a_foreign_secret_is_news_each_time_it_is_read() -> None:
     cache = Cache()
     for _ in range(2):
         assert cache.see_secret(secret(8, labelled="", owned="")) is not None
-        found = signing_secret(cache)
-        assert found is not None
-        assert found.foreign
+        cached_secret = signing_secret(cache)
+        assert cached_secret is not None
+        assert cached_secret.foreign
 
 
 def test_versions_are_compared_as_numbers() -> None:
@@ -213,19 +213,19 @@ def test_whose_a_secret_is(body: dict[str, Any], foreign: bool) -> None:  # noqa
     """A label or an ownerReference identifies an own Secret; the content of a foreign one is hidden."""
     cache = Cache()
     cache.see_secret(body)
-    known = signing_secret(cache)
-    assert known is not None
-    assert known.foreign is foreign
-    assert known.fields == ({} if foreign else {"secret": "whsec_x"})
+    cached_secret = signing_secret(cache)
+    assert cached_secret is not None
+    assert cached_secret.foreign is foreign
+    assert cached_secret.fields == ({} if foreign else {"secret": "whsec_x"})
 
 
 def test_a_foreign_secret_is_forgotten_with_the_asking_for_it_is_not_watched() -> None:
     """The next caller must read again whether it exists."""
     cache = Cache()
     cache.see_secret(secret(labelled="", owned=""))
-    known = signing_secret(cache)
-    assert known is not None
-    assert known.foreign
+    cached_secret = signing_secret(cache)
+    assert cached_secret is not None
+    assert cached_secret.foreign
     assert signing_secret(cache) is None
 
 
@@ -236,9 +236,9 @@ def test_a_secret_that_lost_its_labels_is_found_again_when_it_is_read() -> None:
     cache.lose_secret(secret(5, labelled=""))
     assert signing_secret(cache) is None
     assert cache.see_secret(secret(5, labelled="")) is not None
-    known = signing_secret(cache)
-    assert known is not None
-    assert not known.foreign
+    cached_secret = signing_secret(cache)
+    assert cached_secret is not None
+    assert not cached_secret.foreign
 
 
 def test_a_secret_that_an_audit_missed_is_found_again_when_it_is_read() -> None:
@@ -254,9 +254,9 @@ def test_a_deleted_secret_is_not_brought_back_by_an_answer_from_before() -> None
     """The answer to a restoration may arrive after the DELETED event."""
     cache = Cache()
     cache.see_secret(secret(3))
-    lost = cache.lose_secret(secret(9))
-    assert lost is not None
-    assert lost.uid == "uid-orders-signing"
+    losses = cache.lose_secret(secret(9))
+    assert losses is not None
+    assert losses.uid == "uid-orders-signing"
     assert cache.see_secret(secret(7)) is None
     assert signing_secret(cache) is None
 
@@ -275,9 +275,9 @@ def test_a_secret_leads_to_its_owner(body: dict[str, Any], owner: Key | None) ->
     """The owner is found by ownerReference or, if that was removed, by label, because it must repair the Secret."""
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint())
-    seen = cache.see_secret(body)
-    assert seen is not None
-    assert cache.owner_of(seen) == owner
+    is_new = cache.see_secret(body)
+    assert is_new is not None
+    assert cache.owner_of(is_new) == owner
 
 
 @pytest.mark.parametrize("value", ["%%%", base64.b64encode(b"\xff\xfe").decode()])
@@ -285,9 +285,9 @@ def test_what_is_no_text_counts_as_empty(value: str) -> None:
     """The plan reports an empty field; a binary field causes no error in the cache."""
     cache = Cache()
     cache.see_secret({**secret(), "data": {"secret": value}})
-    known = signing_secret(cache)
-    assert known is not None
-    assert known.fields == {"secret": ""}
+    cached_secret = signing_secret(cache)
+    assert cached_secret is not None
+    assert cached_secret.fields == {"secret": ""}
 
 
 def test_names_tell_what_exists_by_kind() -> None:

@@ -100,8 +100,8 @@ async def test_a_project_whose_counts_change_has_its_turn_alone(changes: Changes
     changes.apply("Project", None, body("billing", spec={}))
     changes.complete = True
 
-    counted = body("billing", metadata=version(2), spec={}, status={"webhookEndpoints": 1})
-    changes.apply("Project", "MODIFIED", counted)
+    counts = body("billing", metadata=version(2), spec={}, status={"webhookEndpoints": 1})
+    changes.apply("Project", "MODIFIED", counts)
     await changes.queue.settled()
     assert turns == [PROJECT]
 
@@ -123,9 +123,9 @@ async def test_what_was_deleted_before_everything_was_shown_is_gone(changes: Cha
 def test_what_is_kept_of_an_object_holds_on_to_nothing_of_its_list() -> None:
     """One kept string keeps its memory page, and a list of 10,000 objects has a string in every page."""
     url = "https://a.example/" + "x" * 20
-    listed = body("orders", metadata={"managedFields": [{"manager": "kubectl"}]}, spec={"url": url})
+    listing = body("orders", metadata={"managedFields": [{"manager": "kubectl"}]}, spec={"url": url})
 
-    kept = own(None, listed)
+    remainder = own(None, listing)
 
-    assert kept == body("orders", spec={"url": url})
-    assert kept["spec"]["url"] is not url
+    assert remainder == body("orders", spec={"url": url})
+    assert remainder["spec"]["url"] is not url

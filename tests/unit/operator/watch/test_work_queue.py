@@ -106,11 +106,11 @@ async def test_settled_waits_for_what_is_under_way_but_not_for_what_waits_for_it
         work.answer = lambda _: 3600.0
         work.gate.clear()
         queue.add(A)
-        settled = asyncio.create_task(queue.settled())
+        result_scene = asyncio.create_task(queue.settled())
         await until(lambda: A in work.under_way)
-        assert not settled.done()
+        assert not result_scene.done()
         work.gate.set()
-        await settle(settled)
+        await settle(result_scene)
         queue.add(B, 3600.0)
         await settle(queue.settled())
 
@@ -220,16 +220,16 @@ async def test_a_namespace_that_blocks_its_share_of_the_workers_does_not_block_a
     work = Work()
     async with running(work, workers=4) as queue:
         work.gate.clear()
-        blocked = [Key("WebhookEndpoint", "hostile", str(number)) for number in range(20)]
-        for key in blocked:
+        blocked_endpoint = [Key("WebhookEndpoint", "hostile", str(number)) for number in range(20)]
+        for key in blocked_endpoint:
             queue.add(key)
         await until(lambda: len(work.under_way) == 2)
         queue.add(A)
         await until(lambda: A in work.under_way)
-        assert work.turns == [*blocked[:2], A]
+        assert work.turns == [*blocked_endpoint[:2], A]
         work.gate.set()
         await settle(queue.settled())
-    assert work.turns == [*blocked[:2], A, *blocked[2:]]
+    assert work.turns == [*blocked_endpoint[:2], A, *blocked_endpoint[2:]]
 
 
 @pytest.mark.parametrize("first", ["", "hostile"])
@@ -276,11 +276,11 @@ async def test_failures_of_a_namespace_are_logged_within_its_allowance(error: Ex
             for key in (*many, A):
                 queue.add(key)
             await until(lambda: any("reconciles" in entry for entry in logs))
-    failed = [entry for entry in logs if entry["event"] == "reconcile failed, retrying"]
-    assert [entry["name"] for entry in failed if entry["namespace"] == "acme"][:1] == [A.name]
-    of_hostile = [entry for entry in failed if entry["namespace"] == "hostile"]
+    failures = [entry for entry in logs if entry["event"] == "reconcile failed, retrying"]
+    assert [entry["name"] for entry in failures if entry["namespace"] == "acme"][:1] == [A.name]
+    of_hostile = [entry for entry in failures if entry["namespace"] == "hostile"]
     assert module.AT_ONCE <= len(of_hostile) < module.AT_ONCE + 50
-    omitted = [entry for entry in logs if "reconciles" in entry]
-    assert [entry["namespace"] for entry in omitted] == ["hostile"]
+    omissions = [entry for entry in logs if "reconciles" in entry]
+    assert [entry["namespace"] for entry in omissions] == ["hostile"]
     tracebacks = [entry for entry in logs if entry["event"] == "reconcile failed"]
-    assert len(tracebacks) == (len(failed) if isinstance(error, RuntimeError) else 0)
+    assert len(tracebacks) == (len(failures) if isinstance(error, RuntimeError) else 0)

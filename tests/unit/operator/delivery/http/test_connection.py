@@ -111,8 +111,8 @@ def test_a_whole_answer_is_read_and_the_connection_kept_only_where_both_sides_ma
 def test_an_unusable_answer_says_so_and_its_connection_is_never_kept(case: str) -> None:
     """Data that is not HTTP has status 0; a known status stays if only the body is incomplete."""
     answer, status, error = UNUSABLE[case]
-    (seen, said, _, reusable), _ = read(answer)
-    assert (seen, said, reusable) == (status, error, False)
+    (records, text, _, reusable), _ = read(answer)
+    assert (records, text, reusable) == (status, error, False)
 
 
 def test_a_body_that_ends_with_the_connection_must_not_end_in_a_reset() -> None:

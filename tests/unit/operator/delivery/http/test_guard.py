@@ -60,10 +60,10 @@ def test_nothing_passes_that_python_does_not_call_global_unicast(address: IPv4Ad
 @given(v4_addresses)
 def test_every_ipv6_form_of_an_address_is_judged_no_laxer_than_the_address(address: IPv4Address) -> None:
     """No IPv6 form of an IPv4 address avoids its refusal."""
-    refused = bool(special_range(address))
+    refusal = bool(special_range(address))
     bits = int(address)
     for form in (0xFFFF << 32 | bits, 0x64_FF9B << 96 | bits):
-        assert _refuses(Guard(), ip_address(form.to_bytes(16))) is refused
+        assert _refuses(Guard(), ip_address(form.to_bytes(16))) is refusal
     teredo = 0x2001 << 112 | bits ^ 0xFFFF_FFFF
     for form in (bits, 0x2002 << 112 | bits << 80, teredo, 0x64_FF9B_0001 << 80 | bits, 0xFFFF << 48 | bits):
         assert _refuses(Guard(), ip_address(form.to_bytes(16)))

@@ -27,10 +27,10 @@ secrets = st.binary(min_size=1, max_size=64).map(lambda key: "whsec_" + base64.b
 
 def test_hex_signature_is_what_openssl_prints() -> None:
     """The README's openssl command, with the secret as written for its key, prints the same digest."""
-    printed = subprocess.run(
+    result = subprocess.run(
         ["openssl", "dgst", "-sha256", "-hmac", SECRET], input=BODY, capture_output=True, check=True
     ).stdout.decode()
-    assert hex_signature(SECRET, BODY) == printed.split("= ")[1].strip()
+    assert hex_signature(SECRET, BODY) == result.split("= ")[1].strip()
 
 
 @given(secrets, st.text(), st.integers(min_value=0, max_value=2**37))
@@ -74,9 +74,9 @@ def test_rotating_twice_drops_the_first_secret_at_once() -> None:
 def test_a_changed_byte_changes_both_signatures(body: bytes, position: int) -> None:
     """Neither signature is valid for any other body."""
     place = position % len(body)
-    other = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
-    assert hex_signature(SECRET, body) != hex_signature(SECRET, other)
-    assert standard_signature(SECRET, MESSAGE, 1, body) != standard_signature(SECRET, MESSAGE, 1, other)
+    second = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
+    assert hex_signature(SECRET, body) != hex_signature(SECRET, second)
+    assert standard_signature(SECRET, MESSAGE, 1, body) != standard_signature(SECRET, MESSAGE, 1, second)
 
 
 def test_new_secret_takes_32_bytes_from_the_given_source() -> None:
@@ -89,12 +89,12 @@ def test_new_secret_takes_32_bytes_from_the_given_source() -> None:
 @pytest.mark.parametrize("secret", ["", "whsec_???", "whsec_QUJ", "QUJDRA==", "plain words", "whsec_é"])
 def test_a_malformed_secret_is_refused_without_being_quoted(secret: str) -> None:
     """The error shows the form of a secret and not this secret, and neither does its cause."""
-    with pytest.raises(ValueError, match="whsec_ followed by base64") as caught:
+    with pytest.raises(ValueError, match="whsec_ followed by base64") as error:
         signature_headers([secret], MESSAGE, 1, BODY)
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
+    assert error.value.__cause__ is None
+    assert error.value.__context__ is None
     rest = secret.removeprefix("whsec_")
-    assert not rest or rest not in str(caught.value)
+    assert not rest or rest not in str(error.value)
 
 
 def test_signing_without_a_secret_is_refused() -> None:
