@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from hookwright_operator.store.records import Choice, Replay, ReplayState
-from hookwright_operator.store.sql import replay
+from hookwright_operator.store.sql import replay, replay_choice
 from hookwright_operator.store.sql.paging import ROWS, Found
 from hookwright_operator.store.sql.replay import MOST_COUNTED
 from hookwright_operator.store.transactions import Transactions
@@ -58,9 +58,8 @@ class ChosenReplays:
             begun_ms=self.transactions.clock(),
             total_is_exact=exact,
         )
-        insert = partial(
-            replay.insert_replay, replay=new_replay, reached_id=replay.position(selection.choice, selection.since_ms)
-        )
+        reached_id = replay_choice.start_of(selection.choice, selection.since_ms)
+        insert = partial(replay.insert_replay, replay=new_replay, reached_id=reached_id)
         return await self.transactions.write("begin_replay", insert)
 
     async def advance(self, replay_id: str, *, limit: int, project: tuple[str, str] = ("", "")) -> int | None:
@@ -79,8 +78,13 @@ class ChosenReplays:
         step = await self.transactions.read("search_replay", search, of_log=True)
         if step is None:
             return None
-        take = partial(replay.take_step, replay_id=replay_id, step=step, slot=self.transactions.slot, now=now)
-        number, uid = await self.transactions.write("advance_replay", take, weight=len(step.ids) + 1, tenant=replay_id)
+        after, result = step
+        take = partial(
+            replay.take_step, replay_id=replay_id, after=after, step=result, slot=self.transactions.slot, now=now
+        )
+        number, uid = await self.transactions.write(
+            "advance_replay", take, weight=len(result.ids) + 1, tenant=replay_id
+        )
         if number:
             self.transactions.notifications.send([uid])
         return number
@@ -96,12 +100,12 @@ class ChosenReplays:
 
 
 def _found(connection: Connection, selection: Wanted) -> Found:
-    return replay.find(
+    return replay_choice.find(
         connection,
         selection.choice,
-        selection.endpoint_uid,
-        selection.project,
-        after=replay.position(selection.choice, selection.since_ms),
+        endpoint_uid=selection.endpoint_uid,
+        project=selection.project,
+        after=replay_choice.start_of(selection.choice, selection.since_ms),
         until_ms=selection.until_ms,
         limit=MOST_COUNTED,
         rows_at_most=ROWS,

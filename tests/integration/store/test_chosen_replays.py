@@ -161,14 +161,14 @@ async def test_what_changed_since_the_search_stays_as_it_is(store: Store, clock:
         "test", lambda connection: replay.next_step(connection, "rec_1", limit=10, now=clock.now)
     )
     assert step is not None
-    assert list(step.ids) == [first, second]
+    assert list(step[1].ids) == [first, second]
     await store.retry(first)
 
-    lease = await store.transactions.write(
-        "test", lambda connection: replay.take_step(connection, "rec_1", step, slot=0, now=clock.now)
+    outcome = await store.transactions.write(
+        "test", lambda connection: replay.take_step(connection, "rec_1", *step, slot=0, now=clock.now)
     )
 
-    assert lease == (1, "orders")
+    assert outcome == (1, "orders")
     assert (await store.read(read.counts_of, "orders")).pending == 2
 
 

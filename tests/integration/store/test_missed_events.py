@@ -88,9 +88,9 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     assert (job.total, job.choice) == (2, DELIVERED)
     # One delivery of "orders" is still claimed, so it is not sent by the replay's claims.
     assert set(await completed(store)) == {without_subscriber.id, for_another.id}
-    end = await store.replay("rec_1")
-    assert end is not None
-    assert (end.state, end.done) == (ReplayState.COMPLETED, 2)
+    result = await store.replay("rec_1")
+    assert result is not None
+    assert (result.state, result.done) == (ReplayState.COMPLETED, 2)
     assert await store.chosen_replays.count(wanted(clock, since=then)) == (0, True)
     counts = (await store.read(read_sql.counts))["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (1, 2, 1)
@@ -145,16 +145,16 @@ async def test_a_step_that_another_replica_has_taken_writes_nothing(
     await store.accept([event(clock.now - DAY, number) for number in range(5)])
     await store.chosen_replays.begin("rec_1", wanted(clock))
 
-    def search(connection: Connection) -> replay.ReplayStep | None:
+    def search(connection: Connection) -> tuple[str, Found] | None:
         return replay.next_step(connection, "rec_1", project=BILLING, limit=4, now=clock.now)
 
     step = await neighbour.transactions.read("search", search)
     assert step is not None
     assert await store.chosen_replays.advance("rec_1", limit=4, project=BILLING) == 4
-    lease = await neighbour.transactions.write(
-        "take", lambda connection: replay.take_step(connection, "rec_1", step, slot=0, now=clock.now)
+    outcome = await neighbour.transactions.write(
+        "take", lambda connection: replay.take_step(connection, "rec_1", *step, slot=0, now=clock.now)
     )
-    assert lease == (0, "")
+    assert outcome == (0, "")
 
 
 @pytest.mark.both_engines
@@ -197,9 +197,8 @@ async def test_a_search_of_few_rows_goes_on_where_it_ended(store: Store, clock: 
         await store.accept([event(then + 700 * number, number, *uids, "audit", keep=False)])
 
     def search(connection: Connection, after: str) -> Found:
-        end = first_event_id(clock.now)
         return replay_choice.find(
-            connection, DELIVERED, endpoint_uid="orders", project=BILLING, after=after, before=end,
+            connection, DELIVERED, endpoint_uid="orders", project=BILLING, after=after, until_ms=clock.now,
             limit=2, rows_at_most=rows_at_most,
         )  # fmt: skip
 

@@ -266,13 +266,12 @@ def test_the_steps_of_a_replay_have_each_delivery_once(stage: Stage) -> None:
         ]
         choice = Choice(tuple(states), tuple(types))
         after: str | None = first_delivery_id(BEGUN_MS + since)
-        before = first_delivery_id(BEGUN_MS + until + 1)
         matches: list[str] = []
         steps = 0
         with ExitStack() as stack:
             limits.apply(stack)
             while after is not None:
-                within = {"after": after, "before": before, "limit": size, "rows_at_most": limits.rows}
+                within = {"after": after, "until_ms": BEGUN_MS + until, "limit": size, "rows_at_most": limits.rows}
 
                 def step(connection: object, within: dict[str, object] = within) -> paging.Found:
                     project = ("acme", "billing")

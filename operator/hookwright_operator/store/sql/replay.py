@@ -17,7 +17,7 @@ other delivery.
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import (
@@ -34,7 +34,7 @@ from sqlalchemy import (
     update,
 )
 
-from hookwright_operator.ids import delivery_id_like, first_delivery_id, first_event_id
+from hookwright_operator.ids import delivery_id_like
 from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 from hookwright_operator.store.schema import deliveries, events, is_pending, is_running, replays
 from hookwright_operator.store.sql import replay_choice
@@ -141,24 +141,10 @@ def insert_replay(connection: Connection, replay: Replay, *, reached_id: str) ->
     return replay
 
 
-class ReplayStep(NamedTuple):
-    """The deliveries that a step of a replay makes pending.
-
-    Attributes:
-        after: the id that the replay had reached before the step.
-        ids: the deliveries, or the events of a replay of missed events.
-        position: the id that the step reaches, None if it is the last one.
-    """
-
-    after: str
-    ids: Sequence[str]
-    position: str | None
-
-
 def next_step(
     connection: Connection, replay_id: str, *, limit: int, now: int, project: tuple[str, str] = ("", "")
-) -> ReplayStep | None:
-    """Search for the next deliveries of a replay; None if the replay does not run or has to wait.
+) -> tuple[str, Found] | None:
+    """Search for the next deliveries of a replay, or for the next events that its endpoint missed.
 
     Args:
         connection: a connection that can read.
@@ -167,6 +153,10 @@ def next_step(
             are already due.
         now: the current time.
         project: namespace and name of the endpoint's project; only a replay of missed events needs it.
+
+    Returns:
+        The id that the replay had reached before the step, and what the step takes; None if the replay does not run or
+        has to wait.
     """
     job = connection.execute(_ONE_RUNNING, {"id": replay_id}).one_or_none()
     if job is None:
@@ -174,57 +164,28 @@ def next_step(
     due = connection.scalar(DUE, {"endpoint": job.endpoint_uid, "now": now, "count": limit}) or 0
     if due * 2 > limit:
         return None
-    result = find(
+    result = replay_choice.find(
         connection,
         _choice(job.states, job.types),
-        job.endpoint_uid,
-        project,
+        endpoint_uid=job.endpoint_uid,
+        project=project,
         after=job.reached_id,
         until_ms=job.until_ms,
         limit=limit - due,
         rows_at_most=STEP_ROWS,
     )
-    if not result.ids and result.position == job.reached_id:
-        return None
-    return ReplayStep(job.reached_id, result.ids, result.position)
+    return None if not result.ids and result.position == job.reached_id else (job.reached_id, result)
 
 
-def find(
-    connection: Connection,
-    choice: Choice,
-    endpoint_uid: str,
-    project: tuple[str, str],
-    *,
-    after: str,
-    until_ms: int,
-    limit: int,
-    rows_at_most: int,
-) -> Found:
-    """Find the next chosen deliveries, or the next events that the endpoint missed; see `replay_choice.find`."""
-    return replay_choice.find(
-        connection,
-        choice,
-        endpoint_uid=endpoint_uid,
-        project=project,
-        after=after,
-        before=position(choice, until_ms + 1),
-        limit=limit,
-        rows_at_most=rows_at_most,
-    )
-
-
-def position(choice: Choice, since_ms: int) -> str:
-    """Return the id after which a replay from a time begins."""
-    return first_event_id(since_ms) if choice.missed else first_delivery_id(since_ms)
-
-
-def take_step(connection: Connection, replay_id: str, step: ReplayStep, *, slot: int, now: int) -> tuple[int, str]:
+def take_step(
+    connection: Connection, replay_id: str, after: str, step: Found, *, slot: int, now: int
+) -> tuple[int, str]:
     """Make the deliveries of a step pending, unless another replica has taken the step or the replay does not run.
 
     Return how many became pending, and their endpoint's uid. A delivery whose state has changed since the search
     does not change.
     """
-    job = connection.execute(_TAKEN_UP, {"id": replay_id, "reached_id": step.after}).one_or_none()
+    job = connection.execute(_TAKEN_UP, {"id": replay_id, "reached_id": after}).one_or_none()
     if job is None:
         return 0, ""
     choice = _choice(job.states, job.types)

@@ -28,7 +28,7 @@ from sqlalchemy import (
     select,
 )
 
-from hookwright_operator.ids import epoch_ms_of, first_delivery_id
+from hookwright_operator.ids import epoch_ms_of, first_delivery_id, first_event_id
 from hookwright_operator.store.records import Choice, State
 from hookwright_operator.store.schema import deliveries, events, is_delivered, is_failed
 from hookwright_operator.store.sql.paging import AFTER_ALL, STRETCH_ROWS, Found, RowBudget
@@ -111,6 +111,11 @@ SUCCESSES: Final = _Search(deliveries.c.id, [_of_endpoint], [is_delivered], _has
 MISSES: Final = _Search(events.c.id, [], [*_of_project, ~events.c.is_test, events.c.id.not_in(_sent_ids)], _is_of_types)
 
 
+def start_of(choice: Choice, since_ms: int) -> str:
+    """Return the id after which a replay from a time begins."""
+    return first_event_id(since_ms) if choice.missed else first_delivery_id(since_ms)
+
+
 def find(
     connection: Connection,
     choice: Choice,
@@ -118,7 +123,7 @@ def find(
     endpoint_uid: str,
     project: tuple[str, str],
     after: str,
-    before: str,
+    until_ms: int,
     limit: int,
     rows_at_most: int,
 ) -> Found:
@@ -130,7 +135,7 @@ def find(
         endpoint_uid: the endpoint of the deliveries.
         project: namespace and name of the endpoint's project; only a search of missed events needs it.
         after: the range begins above this id.
-        before: the range ends below this id.
+        until_ms: deliveries that were accepted later are not replayed.
         limit: how many ids to find at most.
         rows_at_most: how many rows to examine; each state has an equal share, and the rows that others leave.
 
@@ -138,6 +143,7 @@ def find(
         The ids, the oldest first, and the id up to which everything was examined, None if that is the whole range.
     """
     namespace, name = project
+    before = start_of(choice, until_ms + 1)
     within = {"endpoint": endpoint_uid, "namespace": namespace, "project": name, "after": after, "before": before}
     if choice.missed:
         return MISSES.run(connection, within, choice, limit=limit, budget=RowBudget(rows_at_most))
