@@ -85,49 +85,6 @@ async def test_who_was_paused_beyond_its_lease_sends_nothing_that_another_took(
     assert await asyncio.to_thread(second.stop) == 0
 
 
-@pytest.mark.slow
-async def test_what_a_killed_instance_held_is_taken_over_by_a_living_one(
-    receiver: Receiver, database: Path, processes: ExitStack
-) -> None:
-    """The claims of a living replica find a killed replica's deliveries, without a cleanup task or help."""
-
-    async def takes_a_while(_: Received) -> int:
-        await asyncio.sleep(0.02)
-        return 200
-
-    receiver.answer = takes_a_while
-    await fill(database, receiver.url, 100)
-    victim, living = (run(processes, database, receiver.url) for _ in range(2))
-    await receiver.wait_for(20)
-    victim.kill()
-    await until(lambda: len(numbers(receiver)) == 100)
-    assert sum(numbers(receiver).values()) - 100 <= UNSETTLED
-    assert await asyncio.to_thread(living.stop) == 0
-
-
-@pytest.mark.slow
-async def test_two_living_instances_never_share_a_delivery(
-    receiver: Receiver, database: Path, processes: ExitStack
-) -> None:
-    """Every event is sent once, however two replicas compete for a backlog."""
-    await fill(database, receiver.url, 200)
-    # A claim lease and a timeout that no busy machine exceeds, because an expired claim or a retry would repeat a
-    # delivery.
-    replicas = [run(processes, database, receiver.url, lease_ms=60_000) for _ in range(2)]
-    # SIGTERM before the handler is installed ends Python at once, and then the test proves nothing.
-    await until(lambda: living(database) == 2)
-    await until(lambda: len(numbers(receiver)) == 200)
-    for replica in replicas:
-        assert await asyncio.to_thread(replica.stop) == 0
-    assert set(numbers(receiver).values()) == {1}
-
-
-def living(database: Path) -> int:
-    """Count the replicas that have registered."""
-    with closing(sqlite3.connect(database, timeout=20)) as connection:
-        return int(connection.execute("SELECT count(*) FROM instances WHERE id LIKE 'node/%'").fetchone()[0])
-
-
 async def pause(process: ChildProcess, database: Path) -> None:
     """Stop a process outside of transactions, because its SQLite lock would block the other replicas too."""
     while True:

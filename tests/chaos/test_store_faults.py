@@ -54,27 +54,6 @@ async def test_a_full_disk_is_a_503_and_everything_recovers_when_there_is_space(
     assert intact(database)
 
 
-@pytest.mark.slow
-async def test_a_store_locked_by_another_process_is_a_503_and_passes(site: Site) -> None:
-    """A backup that locks the database for some seconds causes waits and 503s, and loses no event."""
-    site.operator.settings = {
-        **site.operator.settings,
-        "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{site.operator.folder / 'hookwright.db'}?timeout=0.3",
-    }
-    await site.endpoints()
-    await site.start()
-    async with site.load(rate=50):
-        await until(lambda: len(site.ledger.accepted) >= 20)
-        async with locked(site.operator.folder / "hookwright.db"):
-            await site.refused(3)
-        count_before = len(site.ledger.accepted)
-        await until(lambda: len(site.ledger.accepted) > count_before + 20)
-    await site.all_arrived()
-    site.check_requests()
-    assert set(site.ledger.refusals) == {"503"}
-    assert set(site.duplicates().values()) == {0}
-
-
 async def test_a_store_that_goes_in_the_middle_of_settling_costs_no_second_attempt(
     receiver: Receiver, database: Path
 ) -> None:

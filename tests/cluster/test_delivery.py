@@ -1,30 +1,20 @@
 """From an accepted event to a signed delivery, on a real cluster, with a real operator and real receivers."""
 
-import asyncio
 import json
 import subprocess
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
 
-import httpx
 import pytest
 from cluster.conftest import SCHEDULE
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.polling import eventually
 
-from hookwright_dev.cluster.installation import AUDIENCE, service_account_token
-from hookwright_dev.receiver import Received
 from hookwright_operator.delivery.attempt import RetrySchedule
 
 DELAYS = [delay / 1000 for delay in RetrySchedule.parse(SCHEDULE).delays_ms]
 BODY = '{"type":"delivered","messageId":"m1","größe":1.50}'
-
-
-async def hang(_: Received) -> int:
-    """Answer after every timeout."""
-    await asyncio.sleep(60)
-    return 200
 
 
 def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organization) -> None:
@@ -88,54 +78,6 @@ def test_suspending_holds_deliveries_and_resuming_lets_them_go_in_order_of_age(o
         org.patch("hwep", "orders", {"spec": {"suspend": False}})
         eventually(lambda: len(receiver.received) == 100, "all are delivered")
         assert message_ids(receiver.received) == [str(number) for number in range(100)]
-
-
-# ----------------------------------------------------------------------------------------- bad input
-
-
-def assert_problem(answer: httpx.Response, status: int) -> None:
-    """Assert that an answer is a problem document of RFC 9457 with this status."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    problem = answer.json()
-    assert problem["status"] == status
-    assert problem["title"]
-    assert problem["detail"]
-
-
-def test_rbac_alone_decides_who_may_send(org: Organization) -> None:
-    """A RoleBinding in a namespace permits a ServiceAccount to send there, and to no other namespace."""
-    org.apply(manifest("Project", "billing"))
-    org.wait_for("hwproj", "billing", "True Accepting")
-    objects = org.cluster.objects
-    objects.create("ServiceAccount", "mailer", org.namespace)
-    token = service_account_token(org.cluster, "mailer", namespace=org.namespace, audience=AUDIENCE)
-    assert_problem(org.post(json.dumps(delivered(1)), token=token), 403)
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "hookwright-producer"}
-    account = {"kind": "ServiceAccount", "name": "mailer", "namespace": org.namespace}
-    objects.create("RoleBinding", "mailer", org.namespace, roleRef=role, subjects=[account])
-    eventually(lambda: org.post(json.dumps(delivered(1)), token=token).status_code == 202, "the mailer may send")
-    assert_problem(org.post(json.dumps(delivered(1)), token=token, namespace="default"), 403)
-
-
-# ---------------------------------------------------------------------------------------- isolation
-
-
-def test_a_hanging_endpoint_costs_the_others_nothing(org: Organization) -> None:
-    """A receiver that never answers gets only its limit of concurrent requests; the other gets every event."""
-    with receiving(hang) as slow, receiving() as fast:
-        org.apply(
-            manifest("Project", "billing"),
-            endpoint("slow", slow.url, timeout="30s", maxInFlight=3),
-            endpoint("fast", fast.url),
-        )
-        org.wait_for("hwep", "slow", "True Delivering")
-        org.wait_for("hwep", "fast", "True Delivering")
-        for batch in range(5):
-            org.send(*(delivered(batch * 100 + number) for number in range(100)))
-        eventually(lambda: len(fast.received) >= 500, "the fast one has everything")
-        assert len(slow.received) == 3
-        assert sorted(map(int, message_ids(fast.received))) == list(range(500))
 
 
 def test_many_producers_at_once_lose_and_repeat_nothing(org: Organization) -> None:

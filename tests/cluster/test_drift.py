@@ -8,13 +8,13 @@ import pytest
 from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, made_by_api, manifest, receiving
 from support.polling import eventually
 
-from hookwright_crds.keys import matches
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.receiver import verdict
 
 NOWHERE = "http://127.0.0.1:9/"
-FINALIZER = "hookwright.dev/deliveries"
+
+
 REMOVE_OWNERS = [{"op": "remove", "path": "/metadata/ownerReferences"}]
 REMOVE_STATUS = [{"op": "remove", "path": "/status"}]
 
@@ -79,21 +79,6 @@ def test_a_deleted_signing_secret_is_restored_with_the_same_value(org: Organizat
         assert org.events("SigningSecretRecreated") == []
 
 
-def test_a_handover_secret_that_is_deleted_early_is_reported(org: Organization) -> None:
-    """The key stays valid and cannot be handed over again: an Event reports it, and no other key is created."""
-    org.apply(manifest("Project", "billing"), apikey("ci"))
-    org.wait_for("hwkey", "ci", "True Usable")
-    before = org.status("hwkey", "ci")
-    org.delete("secret", "ci-key")
-    eventually(lambda: org.status("hwkey", "ci")["handover"]["state"] == "Removed", "the status shows that it is gone")
-    (event,) = eventually(lambda: org.events("HandoverSecretGone"), "an Event")
-    assert event["type"] == "Warning"
-    after = org.status("hwkey", "ci")
-    assert (after["keyId"], after["digest"]) == (before["keyId"], before["digest"])
-    assert org.get("secret", "ci-key") is None
-    assert org.condition("hwkey", "ci") == "True Usable"
-
-
 def test_lost_ownerreferences_and_labels_come_back_and_contents_stay(org: Organization) -> None:
     """Garbage collection and the operator's watch need them; no new secret is created."""
     org.with_endpoint(made_by_api(endpoint("orders", NOWHERE)))
@@ -152,17 +137,6 @@ def without_times(status: Object) -> Object:
     return {**status, "conditions": conditions}
 
 
-def test_a_status_lost_together_with_the_annotations_is_told_from_the_handover_secret(org: Organization) -> None:
-    """As long as the plaintext exists, the key keeps its identity."""
-    org.apply(manifest("Project", "billing"), apikey("ci"))
-    org.wait_for("hwkey", "ci", "True Usable")
-    before = org.status("hwkey", "ci")
-    org.patch("hwkey", "ci", {"metadata": {"annotations": None}})
-    org.patch("hwkey", "ci", REMOVE_STATUS, subresource="status")
-    eventually(lambda: org.status("hwkey", "ci").get("digest") == before["digest"], "the digest is back")
-    assert matches((org.secret("ci-key") or {})["key"], before["digest"])
-
-
 def test_a_signing_secret_that_was_spoilt_is_reported_and_deliveries_wait_until_it_is_mended(org: Organization) -> None:
     """No delivery is sent with a wrong signature; the repair of the Secret releases the deliveries."""
     with receiving() as receiver:
@@ -177,15 +151,6 @@ def test_a_signing_secret_that_was_spoilt_is_reported_and_deliveries_wait_until_
         org.wait_for("hwep", "orders", "True Delivering")
         (request,) = eventually(lambda: receiver.received, "the delivery goes out")
         assert verdict(request.headers, request.body, [good]) == ""
-
-
-def test_an_endpoint_that_loses_its_finalizer_gets_it_back(org: Organization) -> None:
-    """Without the finalizer, pending deliveries would not be discarded after the endpoint's deletion."""
-    org.with_endpoint(endpoint("orders", NOWHERE))
-    org.patch("hwep", "orders", {"metadata": {"finalizers": None}})
-    eventually(
-        lambda: (org.get("hwep", "orders") or {})["metadata"].get("finalizers") == [FINALIZER], "the finalizer is back"
-    )
 
 
 def test_a_name_in_use_again_at_once_starts_from_nothing(org: Organization) -> None:

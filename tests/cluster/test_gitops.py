@@ -1,6 +1,6 @@
 """The story of a platform team with GitOps: what is removed from Git is gone, and each state has its health."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ import pytest
 import yaml
 from lupa.lua54 import LuaRuntime  # type: ignore[import-untyped]
 from support.cluster_actions import Object, Organization, apikey, delivered, endpoint, manifest, receiving
-from support.gitops_rules import APPLICATION, kstatus, prunes
 from support.polling import eventually
 
 from hookwright_dev.cluster.kubectl import Cluster
@@ -17,6 +16,39 @@ from hookwright_dev.receiver import verdict
 GITOPS = Path(__file__).resolve().parents[2] / "examples" / "gitops"
 NOWHERE = "http://127.0.0.1:9/"
 KINDS = "hookwright"
+APPLICATION = "app.kubernetes.io/instance"
+"""The label by which Argo CD marks the objects of an application."""
+
+
+def prunes(live: Iterable[Object], application: str, declared: Iterable[Object]) -> list[tuple[str, str]]:
+    """Return kind and name of the live objects that Argo CD deletes, because Git does not declare them any more.
+
+    After gitops-engine, ``pkg/cache/cluster.go``, ``GetManagedLiveObjs``: an object with an owner is not considered.
+    """
+    wanted = {(one["kind"], one["metadata"]["name"]) for one in declared}
+    managed = [
+        live_object
+        for live_object in live
+        if live_object["metadata"].get("labels", {}).get(APPLICATION) == application
+        and not live_object["metadata"].get("ownerReferences")
+    ]
+    names = [(one["kind"], one["metadata"]["name"]) for one in managed]
+    return [name for name in names if name not in wanted]
+
+
+def kstatus(live: Object) -> str:
+    """Return Terminating, InProgress, Failed or Current, as cli-utils' ``pkg/kstatus/status`` does for Flux and kpt."""
+    metadata, status = live["metadata"], live.get("status") or {}
+    if metadata.get("deletionTimestamp"):
+        return "Terminating"
+    if "observedGeneration" in status and status["observedGeneration"] != metadata.get("generation"):
+        return "InProgress"
+    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    if conditions.get("Reconciling") == "True":
+        return "InProgress"
+    if conditions.get("Stalled") == "True":
+        return "Failed"
+    return "InProgress" if conditions.get("Ready", "True") != "True" else "Current"
 
 
 def tracked(declared: Object) -> Object:

@@ -249,17 +249,6 @@ def test_endpoints_expire_at_their_time(org: Organization) -> None:
     assert org.status("hwep", "held")["deliveries"]["discarded"] == 1
 
 
-def test_a_key_made_elsewhere_brings_its_digest(org: Organization) -> None:
-    """Nothing is handed over, and the status has the declared digest."""
-    digest = "sha256:" + "ab" * 32
-    spec = manifest("ApiKey", "k7q", {"projectRef": {"name": "billing"}, "digest": digest})
-    org.apply(manifest("Project", "billing"), spec)
-    org.wait_for("hwkey", "k7q", "True Usable")
-    status = org.status("hwkey", "k7q")
-    assert (status["keyId"], status["digest"]) == ("k7q", digest)
-    assert org.objects("secrets") == []
-
-
 # ------------------------------------------------------------------------------------------- changes
 
 

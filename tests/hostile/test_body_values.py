@@ -1,15 +1,16 @@
 """Bodies with very many values: they are refused as a whole, and delay no other organization."""
 
 import json
+import socket
 import time
-from collections.abc import Callable
-from urllib.parse import quote
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
 from integration.api import conftest as shared
 from support.api_processes import Organization, problem_of
-from support.bursts import Burst, burst
 from support.polling import eventually
 
 from hookwright_crds.documents.message_bodies import AckRequest
@@ -30,6 +31,40 @@ LABELS = {f"!{number}": "!" for number in range(2_400)}
 WEBHOOK = {"url": "https://example.com", "events": ["*"]}
 EVENT = {"type": "unknown", "n": [1.25] * 90}
 """Is refused by the operator, also with an Idempotency-Key."""
+
+
+class Burst:
+    """Requests on connections of their own, of which each lacks its last byte until `send`."""
+
+    def __init__(self, connections: list[socket.socket], last: bytes) -> None:
+        self._connections = connections
+        self._last = last
+
+    def send(self) -> None:
+        """Complete all requests, except those that the server has refused already."""
+        for connection in self._connections:
+            with suppress(ConnectionError):
+                connection.sendall(self._last)
+
+    def first_status(self) -> int:
+        """Return the status code of the answer to the first request."""
+        return int(self._connections[0].recv(4096).split(b" ", 2)[1])
+
+
+@contextmanager
+def burst(url: str, body: bytes, headers: Mapping[str, str], number: int) -> Iterator[Burst]:
+    """Yield equal POST requests that are ready to be completed."""
+    parts = urlsplit(url)
+    fields = {"Host": parts.netloc, "Content-Length": str(len(body)), **headers}
+    lines = [f"POST {parts.path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    request = "\r\n".join(lines).encode() + body
+    with ExitStack() as stack:
+        connections = []
+        for _ in range(number):
+            connection = socket.create_connection((str(parts.hostname), parts.port or 80), timeout=60)
+            connections.append(stack.enter_context(connection))
+            connection.sendall(request[:-1])
+        yield Burst(connections, request[-1:])
 
 
 @pytest.mark.parametrize(

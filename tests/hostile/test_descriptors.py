@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.attacks import no_descriptors
 from support.attempts import endpoint, loopback, send
-from support.dispatcher import Engine, Plan, open_store, subscriber
+from support.dispatcher import Engine, Plan, subscriber
 from support.polling import until
 from support.receivers import keeps_answering, serve
 
@@ -23,9 +23,7 @@ from hookwright_operator.delivery.http.error_messages import own_fault
 from hookwright_operator.delivery.http.idle_connections import KEEPALIVE, IdleConnections
 from hookwright_operator.delivery.http.resolver import system_lookup
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.store.records import State
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -139,19 +137,6 @@ async def test_idle_connections_are_closed_before_an_attempt_fails() -> None:
         assert len(pool(sender)) > 4
         with no_descriptors():
             assert (await send(sender, at(ports[1]))).error == ""
-
-
-async def test_a_test_of_an_endpoint_is_no_failure_of_the_endpoint(database: Path) -> None:
-    """The outcome names the lack, so the intake answers 503; a test that was not sent is not recorded."""
-    store = await open_store(database, Plan())
-    async with Receiver() as receiver, loopback() as sender:
-        with no_descriptors():
-            outcome, record = await EndpointTester(sender, store, lambda: 1.0).test(
-                at(receiver.port), parse_test(b"", "test_1")
-            )
-    assert (outcome.own_fault, outcome.status_code, record) == ("descriptors", 0, None)
-    assert receiver.received == []
-    await store.close()
 
 
 async def test_a_tenant_with_thousands_of_receivers_holds_a_bounded_number_of_connections() -> None:

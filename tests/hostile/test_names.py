@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from support.attempts import endpoint, guarded, loopback, send
+from support.attempts import endpoint, loopback, send
 from support.dispatcher import Engine, Plan, subscriber
 from support.polling import until
 from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http import name_cache, resolver
-from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.events import IncomingEvent
@@ -264,16 +263,6 @@ async def test_an_answer_that_turns_to_a_private_address_is_refused_as_soon_as_i
                 outcome = await send(sender, to)
                 assert outcome.error.startswith("address refused: 10.0.0.1 is a private address")
             assert server.connections == connections
-
-
-async def test_a_remembered_answer_is_judged_at_each_use() -> None:
-    """A guard that refuses an address refuses it from memory too, without another look-up."""
-    with names() as looked_up:
-        async with guarded(Guard(), lookup=looked_up) as sender:
-            for _ in range(5):
-                outcome = await send(sender, at("works.example.com", 80))
-                assert outcome.error.startswith("address refused: 127.0.0.1 is a loopback address")
-            assert looked_up.asked["works.example.com"] == 1
 
 
 async def test_an_attempt_tries_few_addresses_at_once() -> None:

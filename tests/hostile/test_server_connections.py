@@ -160,26 +160,6 @@ async def _asked(port: int, source: str, stack: ExitStack) -> tuple[asyncio.Stre
     return reader, writer
 
 
-async def test_the_oldest_idle_connection_makes_room() -> None:
-    """The address with the most idle connections gives up its oldest; no request that is served is cut off."""
-    async with serving(hang, total=4, per_address=4) as port:
-        connections = [
-            await asyncio.open_connection(LOOPBACK, port, local_addr=(source, 0))
-            for source in ("127.0.0.3", "127.0.0.2", "127.0.0.2", "127.0.0.3")
-        ]
-        (busy_reader, busy_writer), (oldest, _), (younger, _), (second, _) = connections
-        busy_writer.write(GET)
-        async with httpx.AsyncClient(trust_env=False) as client:
-            with pytest.raises(httpx.ReadTimeout):
-                await client.get(f"http://{LOOPBACK}:{port}/", timeout=1)
-        assert await ended(oldest) == b""
-        for reader in (busy_reader, younger, second):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(reader.read(1), 0.1)
-        for _, writer in connections:
-            writer.close()
-
-
 async def test_a_pipelined_request_that_is_malformed_comes_after_the_first_answer() -> None:
     """The first request is answered whole, and then the connection ends."""
 

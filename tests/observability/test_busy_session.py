@@ -58,6 +58,7 @@ def test_gauges_tell_how_things_stand(session: Session) -> None:
         )
     assert session.metric("hookwright_deliveries_oldest_late_age_seconds") < 5
     assert session.metric("hookwright_deliveries_in_flight") == 0
+    assert session.metric("hookwright_shards_owned") == 128
     assert session.metric("hookwright_build_info", version="0.1.0") == 1
 
 

@@ -44,18 +44,11 @@ def test_what_is_delivered_is_what_was_sent(acme: Organization, client: httpx.Cl
     assert all(numbers in request[2] for request in receiver.requests)
 
 
-NOT_STRICT = {
-    "a repeated name": (b'"type":"delivered","type":"delivered"', "repeated in one object"),
-    "a repeated name inside": (b'"a":[{"b":1,"\\u0062":2}]', "repeated in one object"),
-    "NaN": (b'"n":NaN', "line 1 column"),
-    "Infinity": (b'"n":-Infinity', "line 1 column"),
-    "a number beyond a double": (b'"n":1e999', "64-bit floating point number"),
-    "half a surrogate pair": (b'"n":"\\ud800"', "line 1 column"),
-}
-
-
-@pytest.mark.parametrize(("fields", "told"), NOT_STRICT.values(), ids=NOT_STRICT)
-def test_every_route_reads_json_strictly(tenant: Organization, client: httpx.Client, fields: bytes, told: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [(b'{"a":[{"b":1,"\\u0062":2}]}', "repeated in one object"), (b"\xef\xbb\xbf{}", "byte order mark")],
+)
+def test_every_route_reads_json_strictly(tenant: Organization, client: httpx.Client, body: bytes, cause: str) -> None:
     """Intake and API refuse with the same words what two readers of JSON may understand differently."""
     key, session = tenant.service_key(), tenant.session()
     for path, credential in (
@@ -64,10 +57,8 @@ def test_every_route_reads_json_strictly(tenant: Organization, client: httpx.Cli
         ("/v1/projects/billing/keys", session),
         ("/v1/auth/login", {}),
     ):
-        request = {**credential, "Content-Type": "application/json"}
-        for body in (b"{%s}" % fields, b"\xef\xbb\xbf{}"):
-            detail = problem_of(client.post(path, content=body, headers=request), 400)["detail"]
-            assert (told if fields in body else "byte order mark") in detail
+        headers = {**credential, "Content-Type": "application/json"}
+        assert cause in problem_of(client.post(path, content=body, headers=headers), 400)["detail"]
 
 
 def test_an_id_with_other_content_is_a_409(acme: Organization, client: httpx.Client) -> None:
@@ -85,14 +76,7 @@ def test_an_id_with_other_content_is_a_409(acme: Organization, client: httpx.Cli
     ("content", "headers", "status"),
     [
         pytest.param(b"{", {}, 400, id="malformed JSON"),
-        pytest.param(b"", {}, 400, id="nothing"),
-        pytest.param(b'{"type":"delivered","messageId":' + b"[" * 10_000, {}, 400, id="nesting without end"),
-        pytest.param(json.dumps(EVENT).encode("utf-16"), {}, 400, id="UTF-16"),
-        pytest.param(json.dumps(EVENT).encode().replace(b'"m"', b'"\xff"'), {}, 400, id="bytes that are no UTF-8"),
-        pytest.param(json.dumps(EVENT).encode() + b'{"a":1}', {}, 400, id="a second document"),
         pytest.param(b'{"type":"nonsense","messageId":"m"}', {}, 422, id="unknown type"),
-        pytest.param(b'{"type":"delivered"}', {}, 422, id="no messageId"),
-        pytest.param(b"[]", {}, 422, id="no event"),
         pytest.param(b"{}", {"Content-Type": "text/plain"}, 415, id="another type"),
         pytest.param(b"{}", {"Content-Encoding": "gzip"}, 415, id="compressed"),
         pytest.param(b" " * (1024 * 1024 + 1), {}, 413, id="too large"),

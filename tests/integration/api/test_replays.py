@@ -4,12 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import pytest
 from support.api_processes import Organization, problem_of
 from support.api_receiver import Received
 from support.polling import eventually
-
-from hookwright_operator.services.replays import REPLAYED_AT_ONCE
 
 HOUR_AGO = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
 CHOSEN = {"since", "until", "state", "types", "total", "total_is_exact"}
@@ -50,66 +47,6 @@ def test_delivered_events_arrive_again(acme: Organization, client: httpx.Client,
     eventually(lambda: arrived("opened") == 2, "the second delivery")
     assert arrived("delivered") == 1
     assert "is completed" in problem_of(client.delete(place, headers=key), 409)["detail"]
-
-
-def test_a_running_replay_can_be_cancelled(acme: Organization, client: httpx.Client) -> None:
-    """The replay of a suspended webhook with a backlog waits; a second replay is refused until it is cancelled."""
-    key = acme.service_key()
-    spec = {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"], "suspend": True}
-    acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": "orders"}, "spec": spec})
-    eventually(lambda: client.get("/v1/webhooks/orders", headers=key).is_success, "the webhook in the API")
-    backlog = [{"type": "bounced", "messageId": f"m-{number}"} for number in range(REPLAYED_AT_ONCE)]
-
-    def accepted() -> bool:
-        return bool(client.post("/v1/events", json=backlog, headers=key).json()["deliveries"] == len(backlog))
-
-    eventually(accepted, "a backlog")
-    replays = "/v1/webhooks/orders/replays"
-    first = client.post(replays, json={"since": HOUR_AGO, "state": "all"}, headers=key)
-    assert first.status_code == 202, first.text
-
-    problem = problem_of(client.post(replays, json={"since": HOUR_AGO}, headers=key), 409)
-    assert first.json()["id"] in problem["detail"]
-    for _ in range(2):
-        assert client.delete(first.headers["location"], headers=key).status_code == 204
-
-    assert client.get(first.headers["location"], headers=key).json()["status"] == "cancelled"
-    assert client.post(replays, json={"since": HOUR_AGO}, headers=key).status_code == 202
-
-
-@pytest.mark.parametrize(
-    ("body", "fields"),
-    [
-        ({}, ["since"]),
-        ({"since": "yesterday"}, ["since"]),
-        ({"since": "2026-01-01T00:00:00Z", "state": "pending"}, ["state"]),
-        ({"since": "2026-01-01T00:00:00Z", "types": ["delivered", "nonsense"]}, ["types[1]"]),
-        ({"since": "2026-01-01T00:00:00Z", "dry_run": "yes"}, ["dry_run"]),
-        ({"since": "2026-01-01T00:00:00Z", "until": "2025-01-01T00:00:00Z"}, ["until"]),
-        ({"since": "2026-01-01T00:00:00Z", "from": "x"}, ["from"]),
-    ],
-)
-def test_a_wrong_request_is_a_422_with_its_fields(
-    tenant: Organization, client: httpx.Client, body: dict[str, object], fields: list[str]
-) -> None:
-    """The API and the operator name faults in the same form."""
-    key = tenant.service_key()
-    replays = f"/v1/webhooks/{tenant.webhook(key)['id']}/replays"
-
-    problem = problem_of(client.post(replays, json=body, headers=key), 422)
-
-    assert [fault["field"] for fault in problem["errors"]] == fields
-    assert client.get(replays, headers=key).json() == {"data": []}
-
-
-@pytest.mark.parametrize("replay", ["rec_unknown", "no replay"])
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_an_unknown_replay_is_a_404(tenant: Organization, client: httpx.Client, method: str, replay: str) -> None:
-    """Whatever the form of its id."""
-    key = tenant.service_key()
-    path = f"/v1/webhooks/{tenant.webhook(key)['id']}/replays/{replay}"
-
-    problem_of(client.request(method, path, headers=key), 404)
 
 
 def test_a_webhook_that_is_made_later_gets_the_events_that_it_missed(

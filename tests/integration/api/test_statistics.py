@@ -3,8 +3,7 @@
 from typing import Any
 
 import httpx
-import pytest
-from support.api_processes import Organization, problem_of
+from support.api_processes import Organization
 from support.api_receiver import Received
 from support.polling import eventually
 
@@ -34,12 +33,3 @@ def test_a_delivery_is_in_the_statistics_of_its_webhook_and_project(
         of_project = client.get("/v1/projects/billing/statistics?window=1h", headers=headers).json()
         assert of_project["total"] == document["total"]
     assert client.get(f"/v1/webhooks/{second_webhook}/statistics", headers=session).json()["total"]["attempts"] == 0
-
-
-@pytest.mark.parametrize("path", ["/v1/webhooks/{}/statistics", "/v1/projects/billing/statistics"])
-def test_an_unknown_window_is_a_422(tenant: Organization, client: httpx.Client, path: str) -> None:
-    """The problem names the field."""
-    key = tenant.service_key()
-    answer = client.get(path.format(tenant.webhook(key)["id"]), params={"window": "1y"}, headers=key)
-
-    assert [fault["field"] for fault in problem_of(answer, 422)["errors"]] == ["window"]

@@ -161,47 +161,6 @@ def test_the_delivery_log_shows_attempts_and_a_delivery_can_be_sent_again(
     eventually(lambda: len(receiver.requests) == 2, "sent again")
 
 
-def test_the_delivery_log_is_paged(acme: Organization, client: httpx.Client, receiver: Received) -> None:
-    """The `next` cursors return each delivery once; a wrong limit is a 422."""
-    key = acme.service_key()
-    name = acme.webhook(key, f"{receiver.url}/log")["id"]
-    events = [{"type": "delivered", "messageId": f"m{number}"} for number in range(5)]
-    assert client.post("/v1/events", json=events, headers=key).json()["deliveries"] == 5
-    ids: list[str] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = client.get(f"/v1/webhooks/{name}/deliveries", params={"limit": "2", **cursor}, headers=key).json()
-        ids += [delivery["id"] for delivery in page["data"]]
-        if page["next"] is None:
-            break
-        cursor = {"cursor": page["next"]}
-    assert len(ids) == len(set(ids)) == 5
-    problem_of(client.get(f"/v1/webhooks/{name}/deliveries", params={"limit": "0"}, headers=key), 422)
-
-
-def test_a_cursor_that_no_page_returned_is_a_422_that_names_it(acme: Organization, client: httpx.Client) -> None:
-    """The answer is the same for a wrong form, another kind of id and an overlong text; an empty cursor is none."""
-    key = acme.service_key()
-    path = f"/v1/webhooks/{acme.webhook(key)['id']}/deliveries"
-    well_formed = f"dlv_{1:026}"
-    wrong = ["1", " ", "\0", "\u0663", "null", "dlv_01", f"msg_{1:026}", f"{well_formed}0", f"{well_formed}\n"]
-    for cursor in (
-        *wrong,
-        well_formed.upper(),
-        f"dlv_{'u' * 26}",
-        f"dlv_8{0:025}",
-        "x" * 129,
-        "x" * 513,
-        "../secret",
-        "%2e",
-    ):
-        problem = problem_of(client.get(path, params={"cursor": cursor}, headers=key), 422)
-        assert [fault["field"] for fault in problem["errors"]] == ["cursor"], cursor
-    for cursor in ("", well_formed):
-        answer = client.get(path, params={"cursor": cursor}, headers=key)
-        assert (answer.status_code, answer.json()) == (200, {"data": [], "next": None})
-
-
 def test_a_wrong_webhook_is_refused_with_its_field(acme: Organization, client: httpx.Client) -> None:
     """The 422 names the field; the answer repeats nothing of the request."""
     headers = {**acme.service_key(), "Content-Type": "application/json"}

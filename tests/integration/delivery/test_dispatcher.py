@@ -222,26 +222,6 @@ async def test_a_caller_that_hangs_up_leaves_its_event_delivered(start: Start, r
     assert len(receiver.received) == 1
 
 
-async def test_suspending_holds_and_resuming_delivers_the_oldest_first(start: Start, receiver: Receiver) -> None:
-    """A suspended endpoint gets nothing; when it resumes, older deliveries are sent before new ones."""
-    engine = await start(Plan(window=8))
-    receiver.answer = busy = Busy()
-    endpoint = subscriber("orders", receiver.url, max_in_flight=1)
-    engine.registry.put(endpoint)
-    await engine.post_many(5)
-    await until(lambda: busy.now == 1)
-    engine.registry.put(replace(endpoint, suspend=True))
-    busy.open.set()
-    await engine.ended("orders", 1)
-    for number in range(5, 20):
-        await engine.post(body=str(number).encode())
-    assert bodies(receiver) == [0]
-    engine.registry.put(endpoint)
-    await engine.post(body=b"20")
-    await engine.ended("orders", 21)
-    assert bodies(receiver) == list(range(21))
-
-
 async def test_a_changed_endpoint_counts_from_the_next_attempt(start: Start, receiver: Receiver) -> None:
     """A new URL is used at once, also for retries of older events and of a type that the endpoint no longer has."""
     engine = await start()

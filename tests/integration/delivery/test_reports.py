@@ -86,29 +86,17 @@ async def reported(teller: Process, hearer: Process) -> None:
 
 
 async def test_the_leader_publishes_what_another_process_has_seen(pair: tuple[Process, Process]) -> None:
-    """The leader publishes the last error and the number of failed deliveries; the other replica publishes nothing."""
+    """The leader publishes the last error, the number of failures and the limit; the other replica nothing."""
     leader, second = pair
     second.attempt(State.FAILED, "HTTP 500")
-    second.attempt(State.FAILED, "connection refused: línea 1\nlínea 2")
+    second.attempt(State.FAILED, "connection refused: línea 1\nlínea 2", limited_to=2)
     await reported(second, leader)
     await leader.publisher.flush()
     [health] = leader.published
     assert (health.error, health.failures) == ("connection refused: línea 1\nlínea 2", 2)
+    assert health.limited_to == 2
     assert second.published == []
     assert not second.publisher._unpublished
-
-
-async def test_the_leader_publishes_the_limit_of_an_endpoint_whose_attempts_time_out(
-    pair: tuple[Process, Process],
-) -> None:
-    """The replica that makes the attempts knows the limit; the leader writes the status."""
-    leader, second = pair
-    second.attempt(State.PENDING, "timed out after 30 s while connecting", limited_to=2)
-    await reported(second, leader)
-    await leader.publisher.flush()
-    assert [(health.error, health.limited_to) for health in leader.published] == [
-        ("timed out after 30 s while connecting", 2)
-    ]
 
 
 async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tuple[Process, Process]) -> None:

@@ -8,17 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prometheus_client import generate_latest
 from support.attempts import guarded, send
 from support.dispatcher import Engine, Plan, locked, open_store, subscriber
 from support.receivers import answers, certificate, serve
 
-from hookwright_dev.receiver import Receiver, verdict
+from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.intake.parsing import parse_test
 from hookwright_operator.services.endpoint_test import EndpointTester
-from hookwright_operator.store.records import State
 from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreUnavailable
@@ -41,24 +39,6 @@ async def test_a_test_event_goes_through_the_same_guard_as_every_delivery(receiv
         outcome, _ = await tester.test(subscriber("orders", receiver.url), SYNTHETIC)
     assert outcome.error.startswith("address refused")
     assert not receiver.received
-
-
-async def test_a_test_event_is_a_signed_delivered_event_and_is_in_the_log_only(
-    receiver: Receiver, sender: Sender, store: Store
-) -> None:
-    """A test event arrives as any delivery does, with a new message id each time, and no counter changes."""
-    tester = EndpointTester(sender, store, time.time)
-    endpoint = subscriber("orders", receiver.url)
-    results = [await tester.test(endpoint, SYNTHETIC) for _ in range(2)]
-    assert [outcome.status_code for outcome, _ in results] == [200, 200]
-    for request in receiver.received:
-        assert request.type == "delivered"
-        assert verdict(request.headers, request.body, endpoint.secrets) == ""
-    records, _ = await store.read_log(read.log, "orders")
-    assert [record.id for record in records] == [result for _, result in reversed(results)]
-    assert {request.id for request in receiver.received} == {record.event_id for record in records}
-    assert all(record.is_test and record.state is State.DELIVERED for record in records)
-    assert await store.read(read.counts) == {}
 
 
 async def test_a_test_of_a_cloudevents_endpoint_has_the_chosen_type(
@@ -103,20 +83,6 @@ async def test_one_tls_context_serves_all_attempts(monkeypatch: pytest.MonkeyPat
             outcome = await send(context, endpoint)
             assert "TLS" in outcome.error
     assert count == 1
-
-
-async def test_no_metric_tells_a_url_or_an_id(receiver: Receiver, database: Path) -> None:
-    """Labels are bounded: no name, address or id appears in the metrics."""
-    engine = await Engine.start(database)
-    engine.registry.put(replace(subscriber("uid-17", receiver.url), name="very-private"))
-    await engine.post(event_id="producers-own-id")
-    await engine.ended("uid-17", 1)
-    [record] = await engine.log("uid-17")
-    metrics_text = generate_latest().decode()
-    assert 'hookwright_deliveries_total{outcome="delivered"}' in metrics_text
-    for text in ("uid-17", "very-private", receiver.url, "127.0.0.1", record.id, record.event_id, "producers-own-id"):
-        assert text not in metrics_text
-    await engine.stop()
 
 
 async def test_events_that_are_committed_are_told_so_even_if_a_deleted_endpoint_cannot_be_tidied(

@@ -298,22 +298,3 @@ def test_the_turns_go_on_after_the_namespace_of_the_last_one() -> None:
     assert status_reporter._in_turns(due, 2, after="c") == ["-1", "a-1"]
     assert status_reporter._in_turns(due, 9, after="missing") == ["-1", "a-1", "b-1", "c-1"]
     assert status_reporter._in_turns([], 9) == []
-
-
-async def test_at_the_end_everything_is_published(stage: Stage) -> None:
-    """The status is complete when the process ends."""
-    stage.publisher.attempted(stage.endpoint(), made("orders", State.DELIVERED))
-    await stage.publisher.flush()
-    assert [uid for uid, _ in stage.published] == ["orders"]
-
-
-async def test_what_could_not_be_counted_is_published_later(stage: Stage) -> None:
-    """A failure of the store loses no result."""
-    endpoint = stage.endpoint()
-    stage.publisher.attempted(endpoint, made("orders", State.PENDING, "HTTP 500"))
-    await stage.store.close()
-    stage.clock.now += 2
-    with pytest.raises(Exception, match="closed"):
-        await stage.publisher.flush()
-    await until(lambda: "orders" in stage.publisher._unpublished)
-    assert not stage.published

@@ -119,27 +119,6 @@ async def test_a_test_tells_what_came_of_it(intake: Intake, answer: str, told: d
     assert [attempt["statusCode"] for attempt in body["attempts"]] == [told["statusCode"]]
 
 
-async def test_a_test_without_an_answer_has_status_0(intake: Intake) -> None:
-    """The error has the reason."""
-    response = await intake.client.post("/webhookendpoints/orders/test")
-    document = {"success": False, "statusCode": 0, "error": "connection refused"}
-    assert response.status_code == 200
-    assert document.items() <= response.json().items()
-
-
-async def test_a_test_sends_the_chosen_event(intake: Intake) -> None:
-    """Numbers keep their text, and the marker of a test cannot be removed."""
-    body = b'{"type": "wa_read", "payload": {"messageId": "m-1", "amount": 12345678901234567.890, "test": false}}'
-    async with Receiver() as receiver:
-        intake.registry.put(replace(intake.orders, url=receiver.url))
-        answer = await intake.client.post("/webhookendpoints/orders/test", content=body)
-    assert answer.json()["success"]
-    [request] = receiver.received
-    assert request.body == b'{"type":"wa_read","messageId":"m-1","amount":12345678901234567.890,"test":true}'
-    document = (await intake.client.get(f"{LOG}/{answer.json()['delivery_id']}")).json()
-    assert (document["type"], document["event_id"]) == ("wa_read", request.id)
-
-
 WRONG_TESTS: list[tuple[bytes, int, list[str] | None]] = [
     (b"{", 400, []),
     (b"[" * 5000, 400, []),
@@ -190,6 +169,7 @@ async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_
     assert int(answer.headers["retry-after"]) > 0
     assert answer.json()["detail"] == "the test was not sent, the operator lacks resources now: descriptors"
     assert "success" not in answer.json()
+    assert len((await intake.client.get(LOG)).json()["data"]) == 1, "the test that was not sent is not recorded"
 
 
 async def test_the_newest_secret_is_told_and_not_to_be_stored(intake: Intake) -> None:
@@ -292,10 +272,12 @@ WRONG_QUERIES = [
 
 
 async def test_a_wrong_query_is_422_with_its_fields(intake: Intake) -> None:
-    """The answer names each fault."""
+    """The answer names each fault; an empty cursor is none."""
     for query, fields in WRONG_QUERIES:
         problem = refused(await intake.client.get(f"{LOG}?{query}"), 422)
         assert [fault["field"] for fault in problem["errors"]] == fields, query
+    for cursor in ("", id_of(1)):
+        assert (await intake.client.get(f"{LOG}?cursor={cursor}")).json() == {"data": [], "next": None}
 
 
 async def test_a_delivery_of_another_endpoint_is_404(intake: Intake, tokens: Tokens) -> None:

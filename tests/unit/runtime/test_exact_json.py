@@ -107,6 +107,22 @@ def test_the_serialiser_writes_every_byte_as_a_plain_one_does(document: str) -> 
     assert dumps(value) == written(value).encode()
 
 
+def test_one_decimal_number_does_not_make_the_serialiser_visit_each_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large body beside one decimal number is one call of the standard library, not a call for each value."""
+    body = b"[1.5" + b",1,true,null" * 1000 + b"]"
+    value, text_of = loads(body), exact_json._text
+    parts: list[object] = []
+
+    def counted(part: object) -> str:
+        parts.append(part)
+        return text_of(part)
+
+    monkeypatch.setattr(json, "dumps", lambda *_: pytest.fail("serialised a value"))
+    monkeypatch.setattr(exact_json, "_text", counted)
+    assert dumps(value) == body
+    assert len(parts) == 1
+
+
 @given(st.lists(DOCUMENTS, max_size=5), st.sampled_from(["", " ", "\n\t"]))
 def test_the_items_of_an_array_are_those_of_the_whole(documents: list[str], space: str) -> None:
     """However the array is written, each item is what the whole text has."""

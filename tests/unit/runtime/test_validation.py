@@ -35,12 +35,6 @@ def test_unknown_names_hide_no_other_fault() -> None:
     assert [fault.field for fault in problem.errors] == ["ids", "other", "delay"]
 
 
-def test_a_body_with_too_many_values_is_refused_before_it_is_decoded() -> None:
-    """The bound is that of the document."""
-    problem = refusal(ReplayRequest, {f"{number:03}{'x' * 100}": 1 for number in range(300)})
-    assert (problem.detail, problem.errors) == ("the body has more than 50 values; nothing was done", ())
-
-
 def test_a_body_that_is_no_object_has_one_fault() -> None:
     """It is that of the whole body."""
     assert refusal(ReplayRequest, []).errors == (FieldFault("", "must be an object"),)

@@ -182,53 +182,6 @@ def end_all(scheduler: Scheduler, *queues: EndpointQueue) -> None:
             scheduler.end(one)
 
 
-def test_a_stopped_queue_resumes_when_attempts_of_another_namespace_end() -> None:
-    """The free places count for its namespace, too; its own attempts may all hang."""
-    scheduler = leased(64)
-    [stopped_one], rest = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
-    fill(scheduler, *rest)
-    fill(scheduler, stopped_one)
-    assert (in_flight(rest), stopped_one.in_flight) == (24, 10)
-    end_all(scheduler, *rest)
-    assert start_all(scheduler) == [stopped_one] * 2
-
-
-def test_a_stopped_queue_resumes_when_another_namespace_is_gone() -> None:
-    """The guaranteed part of its namespace is larger then."""
-    scheduler = leased(64)
-    [stopped_one], rest = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
-    fill(scheduler, *rest)
-    fill(scheduler, stopped_one)
-    end_all(scheduler, *rest)
-    for other in rest:
-        scheduler.remove(other)
-    start_all(scheduler)
-    assert stopped_one.in_flight == 16
-
-
-def test_a_stopped_queue_resumes_when_attempts_of_its_neighbour_end() -> None:
-    """The places of one endpoint are room for another endpoint of the same namespace."""
-    scheduler = leased(64)
-    stopped_one, neighbour = known(scheduler, "a", 2)
-    fill(scheduler, neighbour)
-    fill(scheduler, stopped_one)
-    assert (neighbour.in_flight, stopped_one.in_flight) == (16, 8)
-    end_all(scheduler, neighbour)
-    assert start_all(scheduler) == [stopped_one] * 8
-
-
-def test_a_stopped_queue_does_not_keep_another_namespace_from_its_room() -> None:
-    """Its namespace is first in line and has room, but not for this queue; the next namespace starts all the same."""
-    scheduler = leased(64)
-    [stopped_one], rest = known(scheduler, "a", 1), known(scheduler, "b", 64, max_in_flight=1)
-    fill(scheduler, *rest)
-    fill(scheduler, stopped_one)
-    scheduler.end(rest[0])
-    starts = start_all(scheduler)
-    assert [item.endpoint.namespace for item in starts] == ["a", "b"]
-    assert (in_flight(rest), stopped_one.in_flight) == (24, 11)
-
-
 def test_fifty_endpoints_that_hang_leave_places_for_another_of_their_own_namespace() -> None:
     """They all grow together, as with events that go to each of them; the newcomer of the namespace gets some."""
     scheduler = leased(BOUND)
@@ -320,16 +273,6 @@ def test_memory_beyond_the_bound_leaves_nothing_until_it_is_given_back() -> None
     assert (shares.left("a"), shares.left("b"), shares.used) == (0, 0, 150)
     shares.give("a", 100)
     assert (shares.left("a"), shares.left("b"), shares.used) == (0, 25, 50)
-
-
-def test_no_attempt_starts_that_the_claim_lease_does_not_cover() -> None:
-    """The whole timeout must end before the lease does; when the lease is renewed, the queue asks again."""
-    scheduler, item = leased(BOUND), queue("a", max_in_flight=1)
-    scheduler.add(item)
-    scheduler.ask(item)
-    assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS) == []
-    scheduler.ask(item)
-    assert start_all(scheduler, now_ms=LEASE_MS - TIMEOUT_MS - 1) == [item]
 
 
 def test_a_queue_that_pauses_resumes_by_itself_at_the_end_of_its_pause() -> None:

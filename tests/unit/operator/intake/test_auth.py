@@ -192,19 +192,6 @@ async def test_reserved_reviews_serve_tenants_with_none_in_progress(held: Held) 
     assert await asyncio.gather(*victims) == [None] * len(victims)
 
 
-async def test_reserved_token_reviews_serve_addresses_with_none_in_progress(held: Held) -> None:
-    """Addresses at their bounds leave a place to others."""
-    auth = ReviewAuth(held)
-    addresses = bounds.TOKEN_REVIEWS.total // bounds.TOKEN_REVIEWS.each
-    hostile = [
-        auth.authenticate(f"Bearer wrong-{n}", f"10.0.0.{n % addresses}") for n in range(bounds.ACCESS_REVIEWS.total)
-    ]
-    async with held.held(*hostile):
-        victim = asyncio.create_task(auth.authenticate("Bearer token", "10.0.1.1"))
-        await asyncio.sleep(0)
-    assert (await victim).username == SENDER["username"]
-
-
 async def test_the_addresses_of_a_network_of_ipv6_share_the_token_reviews_of_one(held: Held) -> None:
     """A client has at least a /64, so its addresses cannot use the places that are reserved for others."""
     auth, limit = ReviewAuth(held), bounds.TOKEN_REVIEWS.each

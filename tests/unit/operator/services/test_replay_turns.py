@@ -1,6 +1,6 @@
 """The turns of replays: a namespace with many replays advances a few in each round."""
 
-from hookwright_operator.services.replay_turns import POLL_SECONDS, STEP_SECONDS, ReplayTurns, next_pause
+from hookwright_operator.services.replay_turns import ReplayTurns
 from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 
 
@@ -50,10 +50,3 @@ def test_a_replay_that_is_left_out_takes_no_turn_until_its_endpoint_is_sendable(
     for one in running:
         turns.leave_out(one.id)
     assert chosen() == []
-
-
-def test_a_pause_grows_until_a_round_makes_progress() -> None:
-    """A round with progress is followed by the short pause, however long the last one was."""
-    assert next_pause(POLL_SECONDS, progress=True) == STEP_SECONDS
-    assert next_pause(STEP_SECONDS, progress=False) == 2 * STEP_SECONDS
-    assert next_pause(POLL_SECONDS, progress=False) == POLL_SECONDS

@@ -89,13 +89,7 @@ def test_a_foreign_secret_is_news_each_time_it_is_read() -> None:
         cached_secret = signing_secret(cache)
         assert cached_secret is not None
         assert cached_secret.foreign
-
-
-def test_versions_are_compared_as_numbers() -> None:
-    """10 is newer than 9."""
-    cache = Cache()
-    cache.see("WebhookEndpoint", endpoint(9))
-    assert cache.see("WebhookEndpoint", endpoint(10)) == ORDERS
+        assert signing_secret(cache) is None
 
 
 def test_an_object_that_is_gone_is_not_brought_back_by_an_answer_from_before() -> None:
@@ -217,16 +211,6 @@ def test_whose_a_secret_is(body: dict[str, Any], foreign: bool) -> None:  # noqa
     assert cached_secret is not None
     assert cached_secret.foreign is foreign
     assert cached_secret.fields == ({} if foreign else {"secret": "whsec_x"})
-
-
-def test_a_foreign_secret_is_forgotten_with_the_asking_for_it_is_not_watched() -> None:
-    """The next caller must read again whether it exists."""
-    cache = Cache()
-    cache.see_secret(secret(labelled="", owned=""))
-    cached_secret = signing_secret(cache)
-    assert cached_secret is not None
-    assert cached_secret.foreign
-    assert signing_secret(cache) is None
 
 
 def test_a_secret_that_lost_its_labels_is_found_again_when_it_is_read() -> None:
