@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import pytest
-from integration.delivery.test_status_reporter import INTERVAL, Seconds, made
+from integration.delivery.test_status_reporter import INTERVAL, made
 from sqlalchemy import text
 from structlog.testing import capture_logs
+from support.clock import Seconds
 from support.dispatcher import subscriber
 from support.polling import until
 

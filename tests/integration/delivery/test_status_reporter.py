@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from support.clock import Seconds
 from support.dispatcher import Plan, open_store, subscriber
 from support.polling import until
 from support.store_factories import accept_one, settlement
@@ -18,19 +19,6 @@ from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreUnavailable
 
 INTERVAL = 30.0
-
-
-@dataclass(slots=True)
-class Seconds:
-    """Clock in seconds that changes only when a test sets it."""
-
-    now: float = 1000.0
-    asked: int = 0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        self.asked += 1
-        return self.now
 
 
 @dataclass(slots=True)
