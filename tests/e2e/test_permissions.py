@@ -1,7 +1,7 @@
 """RBAC decides at the intake as at the API server, and rights that are not granted are refused."""
 
 import pytest
-from e2e.installing import NAMESPACE, USERS_NAMESPACE, Installation
+from e2e.installing import Installation
 from support.pod_actions import INTAKE, Answer, Organization
 from support.polling import eventually
 
@@ -54,30 +54,3 @@ def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organizat
         return answer if answer.status == 200 else None
 
     assert eventually(granted, "the right holds").json["secret"] == other.secret("orders-signing")
-
-
-def test_the_api_reads_no_secret_outside_the_namespace_of_users(org: Organization) -> None:
-    """The API can read users and session keys, and no tenant's signing secret or key, nor the database's URL."""
-    org.with_endpoint()
-    kubectl, api = org.installation.cluster.kubectl, _account(NAMESPACE, "hookwright-api")
-    for verb in (
-        ("secret", "orders-signing", "-n", org.namespace),
-        ("secrets", "-n", org.namespace),
-        ("secrets", "-n", NAMESPACE),
-    ):
-        refusal = kubectl("get", *verb, api, check=False)
-        assert refusal.returncode != 0
-        assert "Forbidden" in refusal.stderr
-    assert kubectl("get", "secrets", "-n", USERS_NAMESPACE, api).returncode == 0
-
-
-@pytest.mark.parametrize("component", ["operator", "api"])
-def test_a_component_changes_nothing_that_is_not_its_own(org: Organization, component: str) -> None:
-    """A component can change neither pods nor roles nor objects of other groups, and the API can write no Secret."""
-    account = _account(NAMESPACE, f"hookwright-{component}")
-    forbidden = ["create pods", "create rolebindings", "update clusterroles", "delete namespaces", "impersonate users"]
-    forbidden += ["create secrets", "delete secrets"] if component == "api" else []
-    for question in forbidden:
-        arguments = ("auth", "can-i", *question.split(), "-n", org.namespace, account)
-        answer = org.installation.cluster.kubectl(*arguments, check=False)
-        assert answer.stdout.strip() == "no", f"{component}: {question}"
