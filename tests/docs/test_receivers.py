@@ -67,7 +67,7 @@ async def test_the_receiver_accepts_deliveries_and_refuses_others(sample: Path, 
     async with loopback() as sender, sample_receiver(sample, SECRET, tmp_path) as url:
         real = await _captured(sender)
         standard, service = f"{url}/hooks", f"{url}/service-signature"
-        assert {
+        by_standard = {
             "a delivery": await _sent(sender, standard, SECRET),
             "during a rotation, with the old secret": await _sent(sender, standard, OLDER, SECRET),
             "another secret": await _sent(sender, standard, OLDER),
@@ -81,32 +81,17 @@ async def test_the_receiver_accepts_deliveries_and_refuses_others(sample: Path, 
             "only the signature of the body": await _posted(
                 standard, {"X-Service-Signature": real["X-Service-Signature"]}, BODY
             ),
-        } == {
-            "a delivery": 204,
-            "during a rotation, with the old secret": 204,
-            "another secret": 401,
-            "an hour old": 401,
-            "from the future": 401,
-            "the same again": 204,
-            "a changed body": 401,
-            "another id": 401,
-            "another time": 401,
-            "without signatures": 401,
-            "only the signature of the body": 401,
         }
-        assert {
+        by_service = {
             "a delivery": await _sent(sender, service, SECRET),
             "during a rotation, with the old secret": await _sent(sender, service, OLDER, SECRET),
             "another secret": await _sent(sender, service, OLDER),
             "a changed body": await _posted(service, real, BODY + b" "),
             "without signatures": await _posted(service, {}, BODY),
-        } == {
-            "a delivery": 204,
-            "during a rotation, with the old secret": 204,
-            "another secret": 401,
-            "a changed body": 401,
-            "without signatures": 401,
         }
+        accepted = {"a delivery", "during a rotation, with the old secret", "the same again"}
+        for statuses in (by_standard, by_service):
+            assert statuses == {name: 204 if name in accepted else 401 for name in statuses}
         # A server may refuse such a header itself, and need not read it in the same way.
         for value in (b"v1,\xff\xfe", b"v1,*", b"v1," * 50):
             assert await _posted(standard, {**real, "webhook-signature": value}, BODY) in {400, 401}

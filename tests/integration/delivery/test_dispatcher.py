@@ -56,19 +56,6 @@ async def test_what_exceeds_the_window_stays_in_the_store_and_comes_in_order(sta
     assert bodies(receiver) == list(range(40))
 
 
-@pytest.mark.parametrize("bound", [1, 16])
-async def test_max_in_flight_is_reached_and_never_exceeded(start: Start, receiver: Receiver, bound: int) -> None:
-    """The receiver sees exactly as many requests at once as the endpoint allows."""
-    engine = await start()
-    receiver.answer = busy = Busy()
-    engine.registry.put(subscriber("orders", receiver.url, max_in_flight=bound))
-    await engine.post_many(3 * bound + 10)
-    await until(lambda: busy.now == bound)
-    busy.open.set()
-    await engine.ended("orders", 3 * bound + 10)
-    assert busy.peak == bound
-
-
 async def test_a_claim_begins_although_the_read_after_it_failed(
     start: Start, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
