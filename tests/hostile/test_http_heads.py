@@ -93,6 +93,19 @@ CASES = {
         {400},
     ),
     "a header without a colon is refused": (GET + b"nonsense\r\n\r\n", {400}),
+    "a length that is a sum is refused": (POST + b"Content-Length: 1+1\r\n\r\n{}", {400}),
+    "a negative length is refused": (POST + b"Content-Length: -1\r\n\r\n{}", {400}),
+    "a coding that is almost chunked is refused": (
+        POST + b"Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        {400},
+    ),
+    "a chunk that is no number is refused": (POST + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n{}\r\n", {400}),
+    "a space before a colon is refused": (GET + b"X-Nonsense : 1\r\n\r\n", {400}),
+    "a header without a name is refused": (GET + b": nonsense\r\n\r\n", {400}),
+    "a zero byte in a header is refused": (GET + b"X-Nonsense: a\0b\r\n\r\n", {400}),
+    "a line break in a path is refused": (b"GET /v1/\nnonsense HTTP/1.1\r\nHost: a\r\n\r\n", {400}),
+    "a version that is none is refused": (b"GET /v1/webhooks HTTP/nonsense\r\nHost: a\r\n\r\n", {400}),
+    "no version is refused": (b"GET nonsense\r\n\r\n", {400}),
 }
 
 

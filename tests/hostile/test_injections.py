@@ -5,11 +5,9 @@ end the logs and the metrics of both processes are searched for it.
 """
 
 import json
-import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -137,24 +135,6 @@ HEADERS: dict[str, tuple[Mapping[str, bytes], int]] = {
 }
 """Headers of a GET with a good key, and the status: none of them changes the answer."""
 
-GET = b"GET /v1/webhooks HTTP/1.1\r\nHost: a\r\n"
-POST = b"POST /v1/events HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-MALFORMED = {
-    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 50\r\n\r\n{}",
-    "a length that is a sum": POST + b"Content-Length: 1+1\r\n\r\n{}",
-    "a negative length": POST + b"Content-Length: -1\r\n\r\n{}",
-    "a coding that is almost chunked": POST + b"Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
-    "a chunk that is no number": POST + b"Transfer-Encoding: chunked\r\n\r\ninjected\r\n{}\r\n",
-    "a space before a colon": GET + b"X-Injected : 1\r\n\r\n",
-    "a header without a name": GET + b": injected\r\n\r\n",
-    "a zero byte in a header": GET + b"X-Injected: a\0b\r\n\r\n",
-    "a line break in a path": b"GET /v1/\ninjected HTTP/1.1\r\nHost: a\r\n\r\n",
-    "a version that is none": b"GET /v1/webhooks HTTP/injected\r\nHost: a\r\n\r\n",
-    "no version": b"GET injected\r\n\r\n",
-    "another protocol": b"\x16\x03\x01injected\r\n\r\n",
-}
-"""Requests that two servers could read in two ways."""
-
 
 @dataclass(slots=True)
 class World:
@@ -246,23 +226,6 @@ def test_a_header_changes_no_answer(world: World, sentence: str) -> None:
     assert answer.status_code == status
     assert [row["id"] for row in answer.json()["data"]] == [world.webhook]
     assert "injected" not in str(answer.headers)
-
-
-@pytest.mark.parametrize("process", ["api", "operator"])
-@pytest.mark.parametrize("sentence", MALFORMED)
-def test_a_malformed_request_is_refused_and_its_connection_closed(
-    api: ApiProcess, operator: OperatorProcess, sentence: str, process: str
-) -> None:
-    """400, and no further bytes of the connection are read as a request."""
-    url = urlsplit(api.url if process == "api" else operator.intake_url)
-    with socket.create_connection((url.hostname, url.port), timeout=30) as connection:
-        connection.sendall(MALFORMED[sentence])
-        answer = b""
-        while piece := connection.recv(65536):
-            answer += piece
-    assert answer.startswith(b"HTTP/1.1 400 "), answer
-    assert answer.count(b"HTTP/1.1 ") == 1
-    assert b"injected" not in answer
 
 
 def test_nothing_of_it_reaches_a_label_or_forges_a_line_of_a_log(
