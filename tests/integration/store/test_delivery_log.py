@@ -22,23 +22,6 @@ async def record_attempts(store: Store, delivery_id: str, number: int, response:
     await store.transactions.write("test", lambda connection: connection.execute(insert(attempts), creation) and None)
 
 
-@pytest.mark.both_engines
-async def test_the_log_pages_through_everything_once_newest_first(store: Store) -> None:
-    """The cursors lead through all pages, even if new deliveries arrive meanwhile."""
-    new = [event("orders") for _ in range(7)]
-    await store.accept([*new, event("audit")])
-
-    records: list[str] = []
-    cursor = None
-    for _ in range(3):
-        page, cursor = await store.read_log(read.log, "orders", limit=3, cursor=cursor)
-        records += [record.id for record in page]
-        await accept_one(store)
-
-    assert records == ids(new)[::-1]
-    assert cursor is None
-
-
 async def test_a_full_last_page_has_no_next_one(store: Store) -> None:
     """A page has a cursor only if there are more deliveries."""
     await store.accept([event("orders", "orders")])

@@ -13,7 +13,6 @@ from support.polling import PATIENCE, until
 from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, ids, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
-from hookwright_dev.cluster.postgres import FAST, PostgresServer
 from hookwright_operator.store.records import Counts, State
 from hookwright_operator.store.sql import read
 from hookwright_operator.store.store import Store
@@ -228,37 +227,6 @@ async def test_callers_that_share_a_commit_that_is_lost_are_all_told(through_pro
         return sorted(matches) == sorted(ids(events))
 
     await until(all_free)
-
-
-async def test_a_restart_of_the_database_costs_seconds_not_events() -> None:
-    """Calls fail at once during the restart; afterwards they work, and committed data are still there."""
-    server = PostgresServer(FAST)
-    await asyncio.to_thread(server.start)
-    try:
-        store = await opened(await asyncio.to_thread(server.new_database, "restarted"))
-        delivery = await accept_one(store)
-        await asyncio.to_thread(server.kill)
-        answers = await asyncio.gather(
-            store.accept([event("orders")]),
-            store.claim([("orders", 1)]),
-            store.read(read.counts),
-            return_exceptions=True,
-        )
-        assert all(isinstance(answer, StoreUnavailable) for answer in answers), answers
-        await asyncio.to_thread(server.start)
-
-        async def is_back() -> bool:
-            try:
-                await store.ping()
-            except StoreUnavailable:
-                return False
-            return True
-
-        await until(is_back)
-        assert await claimed_ids(store) == [delivery.id]
-        await store.close()
-    finally:
-        await asyncio.to_thread(server.remove)
 
 
 async def test_a_refusal_shows_nothing_of_anybodys_rows(open_store: Open) -> None:

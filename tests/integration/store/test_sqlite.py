@@ -199,26 +199,6 @@ async def test_a_full_disk_is_unavailable_and_passes(store: Store) -> None:
     assert (await store.accept([event("orders", body=b"x" * 100_000, event_id="e-1")])).accepted == 1
 
 
-async def test_a_locked_database_is_unavailable_and_passes(store: Store, path: Path) -> None:
-    """A long lock of another process makes calls fail and not hang, and reads work."""
-    await accept_one(store)
-    with sqlite3.connect(path, isolation_level=None) as intruder:
-        intruder.execute("BEGIN IMMEDIATE")
-        answers = await asyncio.gather(
-            store.accept([event("orders")]), store.claim([("orders", 1)]), store.ping(), return_exceptions=True
-        )
-        assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
-        assert "locked" in str(answers[0])
-        with pytest.raises(StoreUnavailable, match="locked"):
-            await store.ping()
-        assert await store.read(read.counts_of, "orders") == Counts(pending=1)
-        intruder.execute("ROLLBACK")
-    intruder.close()
-
-    await store.ping()
-    assert (await store.accept([event("orders")])).accepted == 1
-
-
 async def test_a_database_that_is_locked_at_the_start_is_unavailable(path: Path) -> None:
     """The error message names the file, and the operator's own lock is released."""
     await (await opened(path)).close()
