@@ -16,8 +16,8 @@ from rich.console import Console
 
 from hookwright_dev.bench import page
 from hookwright_dev.bench.cases import CASES, REPEATED, Options
-from hookwright_dev.bench.measures import Measure, medians
-from hookwright_dev.bench.results import Results, machine
+from hookwright_dev.bench.figures import Measure, medians
+from hookwright_dev.bench.page import Results, machine
 from hookwright_dev.bench.usage import Noise, wait_calm
 from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.errors import DevError

@@ -14,8 +14,7 @@ from typing import Final
 import asyncpg
 
 from hookwright_dev.cluster.postgres import PostgresServer
-from hookwright_operator.ids import BASE32, id_digest, message_id
-from hookwright_operator.store.records import NewDelivery, NewEvent
+from hookwright_operator.ids import BASE32, id_digest
 from hookwright_operator.store.store import Store
 
 BODY_BYTES: Final = 315
@@ -31,12 +30,6 @@ _DAYS: Final = 7
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _EXECUTE_SECONDS: Final = 1800.0
 
-ROOM: Final = """
-    SELECT sum(pg_total_relation_size(oid)) FROM pg_class
-    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-"""
-"""Size of all tables of a PostgreSQL database with their indexes, in bytes."""
-
 # For a database of this size on its own machine; the server's defaults are for a small one.
 POSTGRES: Final = {"shared_buffers": "1GB", "max_wal_size": "8GB", "maintenance_work_mem": "512MB"}
 
@@ -48,19 +41,10 @@ class Filled:
     Attributes:
         url: value for HOOKWRIGHT_DATABASE_URL.
         rows: how many deliveries.
-        now_ms: when the newest was accepted; the oldest was seven days earlier.
-        size: their size on the disk with all indexes, in bytes.
     """
 
     url: str
     rows: int
-    now_ms: int
-    size: int
-
-    @property
-    def pending(self) -> int:
-        """Number of pending deliveries, which are the newest."""
-        return pending_of(self.rows)
 
 
 def pending_of(rows: int) -> int:
@@ -80,13 +64,6 @@ def delivery_id(number: int) -> str:
 
 def _ulid(number: int) -> str:
     return _ID_BEGIN + "".join(BASE32[(number >> bits) % 32] for bits in _ID_BITS) + _ID_END
-
-
-def new_event() -> NewEvent:
-    """Return an event with both ids of a producer, and one delivery to an endpoint that has few deliveries."""
-    name = message_id()
-    delivery = NewDelivery(f"dlv_{name}", endpoint_uid(CROWDED), claimed=False)
-    return NewEvent(name, "acme", "billing", name, "delivered", b"x" * BODY_BYTES, (delivery,), message_id=name)
 
 
 def producer_id(number: int) -> str:
@@ -163,7 +140,7 @@ def filled_postgres(server: PostgresServer, rows: int) -> Iterator[Filled]:
     fill = statements(rows, now_ms, series=series, body=body, digest="pg_temp.id_digest")
     asyncio.run(_fill(url, [_POSTGRES_DIGEST, *fill]))
     try:
-        yield Filled(url, rows, now_ms, int(server.scalar(ROOM, name)))
+        yield Filled(url, rows)
     finally:
         server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
@@ -184,7 +161,7 @@ def filled_sqlite(folder: Path, rows: int) -> Iterator[Filled]:
             connection.execute(statement)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     try:
-        yield Filled(f"sqlite:///{path}", rows, now_ms, path.stat().st_size)
+        yield Filled(f"sqlite:///{path}", rows)
     finally:
         for part in folder.glob(f"{path.name}*"):
             part.unlink()

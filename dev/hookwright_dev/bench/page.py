@@ -1,15 +1,24 @@
-"""Pure: the figures as tables, for the terminal and for ``docs/performance.md``."""
+"""Results of a run: kept as JSON under ``bench-results/``, and shown in the terminal and in ``docs/performance.md``."""
 
+import json
+import os
+import platform
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from importlib.metadata import version
 from itertools import groupby
+from pathlib import Path
 from string import Template
 from typing import Final
 
 from rich.table import Table
 
-from hookwright_dev.bench.marks import MARKS, verdict
-from hookwright_dev.bench.measures import Measure, case_of, shown
-from hookwright_dev.bench.results import Results
+from hookwright_dev.bench.figures import MARKS, Measure, case_of, shown, verdict
+from hookwright_dev.cluster.assets import kubernetes
+
+_LIBRARIES: Final = ("hookwright", "aiohttp", "kopf", "sqlalchemy", "uvicorn", "uvloop")
 
 _COLOURS = {"met": "green", "missed": "red", "": "default"}
 
@@ -35,6 +44,62 @@ _FIGURES: Final[tuple[tuple[str, str, tuple[str, str, str]], ...]] = (
     ("memory.after", "memory of the server, after load, MiB", ("190", "107", "171")),
 )
 """Hookwright's figure by its key, its description, and the peers' figures in the order of their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """One run.
+
+    Attributes:
+        machine: its machine, by plain names.
+        faults: by case, why it has no figures.
+        noise: by case, how many cores other processes used meanwhile.
+    """
+
+    began: datetime
+    seconds: float
+    command: str
+    machine: Mapping[str, str]
+    measures: Sequence[Measure]
+    faults: Mapping[str, str]
+    noise: Mapping[str, float]
+
+    def to_json(self) -> str:
+        """Return all figures as JSON, with their marks and whether they are met."""
+        figures = [
+            {**asdict(measure), "mark": str(MARKS.get(measure.key, "")), "verdict": verdict(measure)}
+            for measure in self.measures
+        ]
+        content = {
+            "began": self.began.isoformat(),
+            "seconds": round(self.seconds),
+            "command": self.command,
+            "machine": dict(self.machine),
+            "noise_cores": dict(self.noise),
+            "faults": dict(self.faults),
+            "measures": figures,
+        }
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+    def write(self, folder: Path) -> Path:
+        """Write the JSON file, named by its time, and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.began:%Y%m%dT%H%M%SZ}.json"
+        path.write_text(self.to_json())
+        return path
+
+
+def machine() -> dict[str, str]:
+    """Return the facts of this machine, and the versions of the measured programs."""
+    return {
+        "CPU": f"{os.cpu_count()} cores, {_field('/proc/cpuinfo', 'model name') or platform.machine()}",
+        "memory": f"{int(_field('/proc/meminfo', 'MemTotal').split()[0] or 0) // 1_048_576} GiB",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "Python": platform.python_version(),
+        "SQLite": sqlite3.sqlite_version,
+        "Kubernetes": f"{kubernetes().version}, etcd {kubernetes().etcd}",
+        **{name: version(name) for name in _LIBRARIES},
+    }
 
 
 def table(measures: Sequence[Measure]) -> Table:
@@ -96,3 +161,10 @@ def _on_postgres(key: str) -> list[str]:
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _field(path: str, name: str) -> str:
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(name):
+            return line.partition(":")[2].strip()
+    return ""

@@ -1,13 +1,11 @@
 """Control plane, operators and loader of one case; nothing remains from the case before."""
 
-import json
 import ssl
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from hookwright_dev.bench import objects
+from hookwright_crds.events import EVENT_TYPES
 from hookwright_dev.bench.loader import Loader, Target
 from hookwright_dev.bench.usage import Meter, resident
 from hookwright_dev.cluster.control_plane import ControlPlane
@@ -32,9 +30,9 @@ from hookwright_dev.errors import BenchError
 
 NAMESPACE: Final = "bench"
 ROLES: Final = "HOOKWRIGHT_ROLES"
+_API_VERSION: Final = "hookwright.dev/v1alpha1"
 _AT_ONCE: Final = 16
 _RESOURCES: Final = {"Project": "projects", "WebhookEndpoint": "webhookendpoints"}
-_EVERY_ENDPOINT: Final = f"/apis/{objects.API_VERSION}/webhookendpoints"
 
 
 @dataclass(slots=True)
@@ -102,123 +100,91 @@ class Site:
             if "intake" in operator.settings.get(ROLES, "intake")
         ]
 
-    def endpoints(self, count: int, *, first: int = 0, **spec: Any) -> tuple[list[Target], float]:
-        """Create endpoints, each subscribed to its own type of event, and return when all are Ready.
+    def endpoints(self, count: int, *, first: int = 0, **spec: Any) -> list[Target]:
+        """Create endpoints, and return a target for each when all are Ready.
 
         Args:
-            count: how many.
+            count: how many; each is the only one of its project that subscribes to its type of event.
             first: the first one's number.
             spec: fields of each endpoint's spec.
-
-        Returns:
-            A target for each endpoint, and the seconds from the first request to the last Ready.
         """
-        numbers = range(first, first + count)
-        places = {number: objects.place(number) for number in numbers}
-        self.create([objects.project(NAMESPACE, name) for name in dict.fromkeys(name for name, _ in places.values())])
-        resources = [
-            objects.endpoint(NAMESPACE, f"e-{number}", project=name, url=self.loader.url(number), events=[kind], **spec)
-            for number, (name, kind) in places.items()
-        ]
-        seconds = self.create_ready(resources)
-        return [Target(self.intake(name), kind) for name, kind in places.values()], seconds
-
-    def fan(self, count: int, **spec: Any) -> list[Target]:
-        """Create endpoints that all subscribe to the same events; return the targets of these events."""
-        self.create([objects.project(NAMESPACE, "fan")])
-        self.create_ready(
+        places = {number: place(number) for number in range(first, first + count)}
+        self.create_projects(*dict.fromkeys(name for name, _ in places.values()))
+        self.create_endpoints(
             [
-                objects.endpoint(
-                    NAMESPACE, f"f-{number}", project="fan", url=self.loader.url(number), events=["delivered"], **spec
-                )
+                _endpoint(f"e-{number}", name, url=self.loader.url(number), events=[kind], **spec)
+                for number, (name, kind) in places.items()
+            ]
+        )
+        return [Target(self.intake(name), kind) for name, kind in places.values()]
+
+    def fan(self, count: int, *, project: str = "fan", **spec: Any) -> list[Target]:
+        """Create endpoints that all subscribe to the same events; return the targets of these events."""
+        self.create_projects(project)
+        self.create_endpoints(
+            [
+                _endpoint(f"{project}-{number}", project, url=self.loader.url(number), events=["delivered"], **spec)
                 for number in range(count)
             ]
         )
-        return [Target(self.intake("fan"))]
+        return [Target(self.intake(project))]
 
-    def create(self, resources: Sequence[Mapping[str, Any]]) -> None:
-        """Create objects, some at a time; an existing Project is no error."""
+    def create_projects(self, *names: str) -> None:
+        """Create projects; an existing one is no error."""
+        for name in names:
+            self._create(_object("Project", name, {"displayName": name}))
+
+    def create_endpoints(self, resources: Sequence[Mapping[str, Any]]) -> None:
+        """Create endpoints, some at a time, and return when all are Ready.
+
+        Raises:
+            BenchError: some are not Ready in time.
+        """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._create, resources))
-
-    def create_ready(self, resources: Sequence[Mapping[str, Any]]) -> float:
-        """Create endpoints and return the seconds until the last is Ready."""
         names = {str(resource["metadata"]["name"]) for resource in resources}
-        watch = _ReadyWatch(self.client, names)
-        began = time.monotonic()
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self._create, resources))
-        watch.wait(60 + len(names) * 0.05)
-        return time.monotonic() - began
+        deadline = time.monotonic() + 60 + len(names) * 0.05
+        while missing := names - self._ready_endpoints():
+            if time.monotonic() > deadline:
+                raise BenchError(f"{len(missing)} endpoints were not Ready in time")
+            time.sleep(0.5)
+
+    def _ready_endpoints(self) -> set[str]:
+        items = self.client.get(_path("WebhookEndpoint")).raise_for_status().json()["items"]
+        return {
+            item["metadata"]["name"]
+            for item in items
+            for condition in item.get("status", {}).get("conditions", ())
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        }
 
     def _create(self, resource: Mapping[str, Any]) -> None:
-        path = _path(resource["kind"], resource["metadata"]["namespace"])
-        answer = self.client.post(path, json=resource)
+        answer = self.client.post(_path(resource["kind"]), json=resource)
         there_already = answer.status_code == 409 and resource["kind"] == "Project"
         if not answer.is_success and not there_already:
             raise BenchError(f"{resource['kind']} {resource['metadata']['name']}: {answer.text}")
 
 
-def _path(kind: str, namespace: str = NAMESPACE) -> str:
-    return f"/apis/{objects.API_VERSION}/namespaces/{namespace}/{_RESOURCES[kind]}"
+def place(number: int) -> tuple[str, str]:
+    """Pure: return the project of endpoint ``number`` and the one event type that leads only to it."""
+    return f"p-{number // len(EVENT_TYPES)}", EVENT_TYPES[number % len(EVENT_TYPES)]
 
 
-class _ReadyWatch:
-    """Watch of endpoints from now on until all of some names are Ready."""
+def _endpoint(name: str, project: str, **spec: Any) -> dict[str, Any]:
+    return _object("WebhookEndpoint", name, {"projectRef": {"name": project}, **spec})
 
-    def __init__(self, client: httpx.Client, names: set[str]) -> None:
-        self._client, self._missing = client, set(names)
-        self._given_up = False
-        self._fault = ""
-        self._version = self._list(limit=1)
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until all are Ready.
+def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": dict(spec),
+    }
 
-        Raises:
-            BenchError: some are not, after so many seconds.
-        """
-        self._thread.join(seconds)
-        self._given_up = True
-        if self._missing:
-            raise BenchError(f"{len(self._missing)} endpoints were not Ready after {seconds:g} s{self._fault}")
 
-    def _list(self, limit: int) -> str:
-        """Record the existing endpoints, all if ``limit`` is 0; return the version to watch from."""
-        answer = self._client.get(_EVERY_ENDPOINT, params={"limit": limit}).raise_for_status().json()
-        for resource in answer["items"]:
-            self._see(resource)
-        return str(answer["metadata"]["resourceVersion"])
-
-    def _follow(self) -> None:
-        while self._missing and not self._given_up:
-            try:
-                self._watch()
-                # The API server disconnects a watcher that is too slow, which here only shows that the server is busy.
-                self._version = self._list(limit=0)
-            except httpx.HTTPError as fault:
-                self._fault = f"; the watch failed: {fault}"
-                return
-
-    def _watch(self) -> None:
-        query = {"watch": "true", "resourceVersion": self._version}
-        with (
-            suppress(httpx.RemoteProtocolError),
-            self._client.stream("GET", _EVERY_ENDPOINT, params=query, timeout=None) as answer,
-        ):
-            for line in answer.iter_lines():
-                # Most lines are of steps before readiness; they need no parsing.
-                if '"Ready"' in line:
-                    self._see(json.loads(line)["object"])
-                if not self._missing:
-                    return
-
-    def _see(self, resource: Mapping[str, Any]) -> None:
-        conditions = resource.get("status", {}).get("conditions", ())
-        if any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions):
-            self._missing.discard(resource["metadata"]["name"])
+def _path(kind: str) -> str:
+    return f"/apis/{_API_VERSION}/namespaces/{NAMESPACE}/{_RESOURCES[kind]}"
 
 
 @contextmanager

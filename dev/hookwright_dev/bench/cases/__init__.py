@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hookwright_dev.bench.cases import api, hang, latency, memory, postgres, rows, throughput
+from hookwright_dev.bench.cases import api, latency, memory, postgres, rows, throughput
 from hookwright_dev.bench.cases.options import Options
-from hookwright_dev.bench.measures import Measure
+from hookwright_dev.bench.figures import Measure
 
 Case = Callable[[Options], Sequence[Measure]]
 
 CASES: Final[Mapping[str, Case]] = {
     "throughput": throughput.measure,
     "latency": latency.measure,
-    "hang": hang.measure,
+    "hang": latency.measure_hang,
     "memory": memory.measure,
     "postgres": postgres.measure,
     "rows": rows.measure,

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from hookwright_dev.bench import objects
 from hookwright_dev.bench.api_server import ApiServer, serving
 from hookwright_dev.bench.cases.options import Options
+from hookwright_dev.bench.figures import CPU, MEBIBYTES, MILLISECONDS, PER_SECOND, Measure
 from hookwright_dev.bench.loader import Report, Target
-from hookwright_dev.bench.measures import CPU, MEBIBYTES, MILLISECONDS, PER_SECOND, Measure
-from hookwright_dev.bench.site import NAMESPACE, Site, running
+from hookwright_dev.bench.site import Site, running
 from hookwright_dev.bench.usage import Meter, resident
 from hookwright_dev.errors import BenchError
 
@@ -17,15 +16,7 @@ _ENDPOINTS: Final = 20
 def measure(options: Options) -> list[Measure]:
     """Measure GET /v1/webhooks at 16 connections, with the limits lifted."""
     with running() as site:
-        site.create([objects.project(NAMESPACE, "orders")])
-        site.create_ready(
-            [
-                objects.endpoint(
-                    NAMESPACE, f"o-{number}", project="orders", url=site.loader.url(0), events=["delivered"]
-                )
-                for number in range(_ENDPOINTS)
-            ]
-        )
+        site.fan(_ENDPOINTS, project="orders")
         with serving(site) as api:
             return _measured(site, api, options)
 

@@ -3,7 +3,7 @@
 import time
 
 from hookwright_dev.bench.cases.options import Options
-from hookwright_dev.bench.measures import MEBIBYTES, Measure
+from hookwright_dev.bench.figures import MEBIBYTES, Measure
 from hookwright_dev.bench.site import running
 
 _SETTLE: float = 5.0
@@ -15,7 +15,7 @@ def measure(options: Options) -> list[Measure]:
     with running() as site:
         time.sleep(_SETTLE)
         idle = site.resident()
-        targets, _ = site.endpoints(10)
+        targets = site.endpoints(10)
         seconds = 60 * options.minutes if options.full else options.seconds
         site.loader.load(targets, seconds=seconds, token=site.token, rate=_RATE).clean()
         return [

@@ -9,10 +9,9 @@ from typing import Final
 from hookwright_dev.bench.cases.latency import at_calm_rate
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.cases.throughput import MAX_IN_FLIGHT, at_full_speed
-from hookwright_dev.bench.filling import ROOM
+from hookwright_dev.bench.figures import PER_SECOND, TIMES, Measure
 from hookwright_dev.bench.limit import limited
 from hookwright_dev.bench.loader import Target
-from hookwright_dev.bench.measures import BYTES, CPU, PER_SECOND, TIMES, Measure
 from hookwright_dev.bench.site import ROLES, Site, running
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 from hookwright_dev.errors import BenchError
@@ -66,7 +65,6 @@ class _Bound:
 
 
 _BOUNDS: Final = (
-    _Bound("free", "nothing bounded"),
     _Bound(
         "bounded",
         f"{_IN_FLIGHT} attempts at once for each replica",
@@ -77,15 +75,15 @@ _BOUNDS: Final = (
 
 
 def measure(options: Options) -> list[Measure]:
-    """Measure one replica and two, unbounded and with each bound, one after another on one site."""
+    """Measure one replica and two, with receivers that answer at once and with slow ones, on one site."""
     measures: list[Measure] = []
     with _database() as (server, url), running({_URL: url}, server) as site:
         targets = _Targets(
-            site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)[0],
-            site.endpoints(_ENDPOINTS, first=1, maxInFlight=MAX_IN_FLIGHT)[0],
+            site.endpoints(1, maxInFlight=MAX_IN_FLIGHT),
+            site.endpoints(_ENDPOINTS, first=1, maxInFlight=MAX_IN_FLIGHT),
             site.fan(10, maxInFlight=MAX_IN_FLIGHT),
         )
-        slow, _ = site.endpoints(_SLOW_ENDPOINTS, first=_FIRST_SLOW)
+        slow = site.endpoints(_SLOW_ENDPOINTS, first=_FIRST_SLOW)
         for count in _NAMES:
             site.run(*[{_URL: url}] * count)
             _shared(site, count)
@@ -114,34 +112,10 @@ def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[M
     """Measure with receivers that answer at once."""
     key, name = f"postgres.{count}", f"PostgreSQL, {_NAMES[count]}"
     single, many, ten = (site.everywhere(group) for group in (targets.one, targets.hundred, targets.ten))
-    assert site.database is not None, "replicas share a PostgreSQL server"
     measures = at_full_speed(site, f"{key}.1", f"{name}, 1 endpoint", single, options)
-    room = _Room(site.database)
     measures += at_full_speed(site, f"{key}.100", f"{name}, 100 endpoints", many, options)
-    measures += room.read(key, name)
     measures += at_full_speed(site, f"{key}.fan", f"{name}, each event to 10 endpoints", ten, options, fan=10)
     return [*measures, *at_calm_rate(site, f"{key}.latency", f"{name}, post → arrival at 50/s", single, options)]
-
-
-class _Room:
-    """Space that a delivery uses in the database and in its write-ahead log, measured until `read`."""
-
-    def __init__(self, server: PostgresServer) -> None:
-        self._server = server
-        self._before = self._now()
-
-    def read(self, key: str, name: str) -> list[Measure]:
-        """Return bytes for each delivery since then."""
-        deliveries, room, log_bytes = (after - before for before, after in zip(self._before, self._now(), strict=True))
-        return [
-            Measure(f"{key}.bytes", f"{name}, room in tables and indexes for each delivery", room / deliveries, BYTES),
-            Measure(f"{key}.wal", f"{name}, write-ahead log for each delivery", log_bytes / deliveries, BYTES),
-        ]
-
-    def _now(self) -> tuple[int, int, int]:
-        deliveries = self._server.scalar("SELECT count(*) FROM deliveries", DATABASE)
-        log_bytes = self._server.scalar("SELECT pg_current_wal_insert_lsn() - '0/0'", DATABASE)
-        return int(deliveries), int(self._server.scalar(ROOM, DATABASE)), int(log_bytes)
 
 
 def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> list[Measure]:
@@ -153,20 +127,18 @@ def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> 
         for count in _NAMES:
             site.run(front, *[{_URL: url, ROLES: "deliver", **bound.settings}] * count)
             _shared(site, count)
-            run_measures = _drained(site, count, bound, targets, options)
-            rates.append(run_measures[0].value)
-            measures += run_measures
+            rates.append(_drained(site, count, bound, targets, options))
         title = f"receivers take 50 ms, {bound.title}: two replicas against one"
-        measures.append(Measure(f"postgres.slow.{bound.key}.factor", title, rates[1] / rates[0], TIMES))
+        factor = rates[1].value / rates[0].value
+        measures += [*rates, Measure(f"postgres.slow.{bound.key}.factor", title, factor, TIMES)]
     return measures
 
 
-def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], options: Options) -> list[Measure]:
+def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], options: Options) -> Measure:
     """Post a backlog, and measure from the first post to the last arrival."""
     site.loader.hang(*range(_FIRST_SLOW, _FIRST_SLOW + _SLOW_ENDPOINTS), seconds=_SLOW_SECONDS)
     delivering = [operator.running.pid for operator in site.operators[1:]]
     with limited(delivering if bound.cores else [], bound.cores):
-        meter = site.meter()
         report = site.loader.load(
             site.everywhere(targets),
             seconds=_LONGEST,
@@ -175,16 +147,7 @@ def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], o
             batch=_SLOW_BATCH,
             concurrency=4,
         ).clean()
-        usage = meter.read()
     site.loader.hang()
     key = f"postgres.slow.{bound.key}.{count}"
     title = f"receivers take 50 ms, {bound.title}, {_NAMES[count]}"
-    return [
-        Measure(f"{key}.rate", f"deliveries/s, {title}", report.arrived_per_second, PER_SECOND),
-        *(
-            Measure(
-                f"{key}.cpu_{name}", f"CPU of the {name}, {title}", 1000 * usage.by_name[name] / report.arrived, CPU
-            )
-            for name in ("operator", "database")
-        ),
-    ]
+    return Measure(f"{key}.rate", f"deliveries/s, {title}", report.arrived_per_second, PER_SECOND)

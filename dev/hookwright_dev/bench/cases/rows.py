@@ -1,4 +1,4 @@
-"""Times of the store's operations with 100,000 deliveries and with many more; they should be equal."""
+"""Times of a claim and of the log's searches with 100,000 deliveries and with many more; they should be equal."""
 
 import asyncio
 import statistics
@@ -10,44 +10,33 @@ from pathlib import Path
 from typing import Any, Final
 
 from hookwright_dev.bench.cases.options import Options
+from hookwright_dev.bench.figures import MILLISECONDS, TIMES, Measure
 from hookwright_dev.bench.filling import (
     CROWDED,
     ENDPOINTS,
     POSTGRES,
     Filled,
-    delivery_id,
     endpoint_uid,
     filled_postgres,
     filled_sqlite,
-    new_event,
     producer_id,
 )
-from hookwright_dev.bench.measures import BYTES, MILLISECONDS, TIMES, Measure
 from hookwright_dev.cluster.postgres import postgres_server
 from hookwright_dev.errors import BenchError
-from hookwright_operator.store.records import Attempt, Claimed, Search, Settlement, State
-from hookwright_operator.store.sql import read, search
+from hookwright_operator.store.records import Search, State
+from hookwright_operator.store.sql import search
 from hookwright_operator.store.store import Store
 
 _REPETITIONS: Final = 25
 _GROUP: Final = 64
-_PRUNE_LIMIT: Final = 500
 _LEASE_MS: Final = 600_000
 _TITLES: Final = {
-    "accept": f"accept {_GROUP} events",
     "claim": f"claim {_GROUP} of as many endpoints",
-    "crowded": f"claim {_GROUP} of an endpoint that has a tenth of all",
-    "settle": f"settle {_GROUP}",
-    "next_due": f"when {ENDPOINTS:,} endpoints are due next",
-    "log": "a page of the log of an endpoint that has a tenth of all",
-    "old_log": "a page in the middle of it",
-    "failed_log": "a page of what failed of it",
     "by_message": "search of a message id",
     "by_event": "search of a producer's event id",
     "of_project": "a page of the project, of one type",
     "failed_of_project": "a page of what failed of the project, with a status code",
     "of_few": "a page of five endpoints that have a tenth of all each",
-    "prune": f"remove {_PRUNE_LIMIT} old deliveries",
 }
 
 
@@ -60,7 +49,6 @@ def measure(options: Options) -> list[Measure]:
             for rows in options.rows:
                 with fill(rows) as database:
                     by_size[rows] = asyncio.run(_timed(database))
-                    measures += _room(engine, database)
         measures += _measures(engine, by_size)
     return measures
 
@@ -96,46 +84,19 @@ async def _timed(database: Filled) -> dict[str, float]:
 
 
 class _Work:
-    """Operations that an operator runs on its store; each turn uses other deliveries."""
+    """A claim, and the searches; each turn uses other deliveries."""
 
     def __init__(self, store: Store, database: Filled) -> None:
         self._store, self._database = store, database
-        self._claimed: list[Claimed] = []
-
-    async def accept(self, _turn: int) -> None:
-        await self._store.accept([new_event() for _ in range(_GROUP)])
 
     async def claim(self, turn: int) -> None:
         first = CROWDED + turn * _GROUP
         spread = [CROWDED + (first + number) % (ENDPOINTS - CROWDED) for number in range(_GROUP)]
-        self._claimed = await self._store.claim([(endpoint_uid(number), 1) for number in spread])
-        _expect("claimed", len(self._claimed), _GROUP)
-
-    async def crowded(self, turn: int) -> None:
-        claims = await self._store.claim([(endpoint_uid(turn % CROWDED), _GROUP)])
+        claims = await self._store.claim([(endpoint_uid(number), 1) for number in spread])
         _expect("claimed", len(claims), _GROUP)
 
-    async def settle(self, _turn: int) -> None:
-        attempt = Attempt(0, self._database.now_ms, 12, 200, "", "ok")
-        await self._store.settle(
-            [Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DELIVERED, 0) for delivery in self._claimed]
-        )
-
-    async def next_due(self, _turn: int) -> None:
-        _expect("endpoints that are due", len(await self._store.next_due()), ENDPOINTS)
-
-    async def log(self, turn: int) -> None:
-        await self._page(turn)
-
-    async def old_log(self, turn: int) -> None:
-        await self._page(turn, cursor=delivery_id(self._database.rows // 2 - turn * 1000))
-
-    async def failed_log(self, turn: int) -> None:
-        await self._page(turn, state=State.FAILED)
-
     async def by_message(self, turn: int) -> None:
-        number = self._old(turn)
-        await self._search(1, message_id=producer_id(number))
+        await self._search(1, message_id=producer_id(self._old(turn)))
 
     async def by_event(self, turn: int) -> None:
         await self._search(1, event_id=producer_id(self._old(turn)))
@@ -162,25 +123,10 @@ class _Work:
         if expected is not None:
             _expect("deliveries on a page", len(page), expected)
 
-    async def prune(self, _turn: int) -> None:
-        count = await self._store.prune(
-            delivered_before_ms=self._database.now_ms, failed_before_ms=0, limit=_PRUNE_LIMIT
-        )
-        _expect("rows removed", int(count >= 3 * _PRUNE_LIMIT), 1)
-
-    async def _page(self, turn: int, *, state: State | None = None, cursor: str | None = None) -> None:
-        page, _ = await self._store.read_log(read.log, endpoint_uid(turn % CROWDED), state=state, cursor=cursor)
-        _expect("deliveries on a page", len(page), 50)
-
 
 def _expect(subject: str, number: int, expected: int) -> None:
     if number != expected:
         raise BenchError(f"{subject}: got {number}, expected {expected}")
-
-
-def _room(engine: str, database: Filled) -> list[Measure]:
-    key, title = f"rows.{engine.lower()}.{database.rows}", f"{engine}, {database.rows:,} deliveries: room for each"
-    return [Measure(f"{key}.bytes", title, database.size / database.rows, BYTES)]
 
 
 def _measures(engine: str, by_size: Mapping[int, Mapping[str, float]]) -> list[Measure]:

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Final
 
 from hookwright_dev.bench.cases.options import Options
+from hookwright_dev.bench.figures import CPU, PER_SECOND, SHARE, Measure
 from hookwright_dev.bench.loader import Report, Target
-from hookwright_dev.bench.measures import CPU, PER_SECOND, SHARE, Measure
 from hookwright_dev.bench.site import Site, running
 from hookwright_dev.bench.usage import Used
 
@@ -23,8 +23,8 @@ _ROUNDS: Final = 3
 def measure(options: Options) -> list[Measure]:
     """Measure with one endpoint, with a hundred, and with each event for ten."""
     with running() as site:
-        single, _ = site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)
-        many, _ = site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT)
+        single = site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)
+        many = site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT)
         ten = site.fan(10, maxInFlight=MAX_IN_FLIGHT)
         return [
             *at_full_speed(site, "throughput.1", "1 endpoint", single, options, rounds=_ROUNDS),

@@ -2,8 +2,7 @@
 
 import pytest
 
-from hookwright_dev.bench.marks import verdict
-from hookwright_dev.bench.measures import PER_SECOND, SHARE, Measure, medians
+from hookwright_dev.bench.figures import PER_SECOND, SHARE, Measure, medians, verdict
 
 
 def test_of_several_runs_the_median_counts_and_every_run_is_kept() -> None:
