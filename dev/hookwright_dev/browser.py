@@ -1,29 +1,17 @@
 """Chromium, for tests of the console and for its screenshots."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from playwright.sync_api import Browser, sync_playwright
 
-from hookwright_dev import packages
-
-PACKAGE: Final = "chromium"
+from hookwright_dev.packages import acquire_program
 
 
 def install_chromium() -> Path:
-    """Return Chromium; install Debian's if it is missing.
-
-    Raises:
-        PackageError: it is missing and cannot be installed.
-    """
-    if (path := shutil.which(PACKAGE)) is None:
-        packages.install(PACKAGE)
-        path = shutil.which(PACKAGE)
-    assert path, f"{PACKAGE} was installed, but it is not on PATH"
-    return Path(path)
+    """Return Chromium; install Debian's if it is missing."""
+    return acquire_program("chromium", "chromium")
 
 
 @contextmanager

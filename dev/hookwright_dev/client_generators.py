@@ -6,18 +6,17 @@ openapi-python-client needs a version of typer that excludes ours, so it has its
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev import packages
+from hookwright_dev.cache import acquire_path, tools_folder
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.exclusion import exclusive
+from hookwright_dev.errors import ToolError
+from hookwright_dev.packages import acquire_program
 from hookwright_dev.progress import progress
-from hookwright_dev.tools import ToolError, tools_folder
 
 PYTHON_LOCK: Final = ROOT / "dev" / "openapi-python-client.lock"
 _SECONDS: Final = 600
@@ -34,14 +33,7 @@ def acquire_python_generator(environ: Mapping[str, str] = os.environ) -> Path:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     digest = hashlib.sha256(PYTHON_LOCK.read_bytes()).hexdigest()[:12]
     folder = tools_folder(environ) / f"openapi-python-client-{digest}-{version}"
-    ready = folder / "ready"
-    if not ready.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder.with_suffix(".lock"), "openapi-python-client"):
-            if not ready.exists():  # another process may have installed it while this one waited
-                _install(folder, environ)
-                ready.touch()
-    return folder / "bin"
+    return acquire_path(folder, "openapi-python-client", lambda draft: _install(draft, environ)) / "bin"
 
 
 def acquire_maven(environ: Mapping[str, str] = os.environ) -> Path:
@@ -50,23 +42,13 @@ def acquire_maven(environ: Mapping[str, str] = os.environ) -> Path:
     Raises:
         ToolError: it is missing and cannot be installed.
     """
-    path = environ.get("PATH")
-    programs = {"mvn": "maven", "javac": "default-jdk-headless"}
-    missing = [package for program, package in programs.items() if shutil.which(program, path=path) is None]
-    if missing:
-        try:
-            packages.install(*missing, environ=environ)
-        except packages.PackageError as error:
-            raise ToolError(f"mvn: not on the PATH with a JDK, and {error}") from None
-    maven = shutil.which("mvn", path=path)
-    if maven is None:
-        raise ToolError("mvn: the package maven was installed, but no mvn is on the PATH")
-    return Path(maven)
+    acquire_program("javac", "default-jdk-headless", environ)
+    return acquire_program("mvn", "maven", environ)
 
 
 def _install(folder: Path, environ: Mapping[str, str]) -> None:
     uv = Path(sys.executable).parent / "uv"
-    making: list[str | Path] = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, folder]
+    making: list[str | Path] = [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, folder]
     filling: list[str | Path] = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
     with progress("installing openapi-python-client (once)"):
         for command in (making, [*filling, "--require-hashes", "-r", PYTHON_LOCK]):

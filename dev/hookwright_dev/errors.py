@@ -3,17 +3,12 @@
 ::
 
     DevError
-    ├── AssetsError                 the control plane's binaries are not available
-    │   ├── IncompleteAssetsError   a folder lacks some of them
-    │   ├── DownloadError           a release could not be fetched
-    │   │   └── ChecksumError       or its checksum is not the published one
-    │   └── BuildError              the Go build failed
-    ├── ProcessError                a child process
-    │   ├── EarlyExitError          ended although it was still needed
-    │   └── NotReadyError           runs, and was not ready in time
-    ├── FolderInUseError            a folder of another control plane, or with foreign files
-    ├── BenchError                  a run of the benchmark is void
-    └── KubectlError                kubectl ended with an error
+    ├── ToolError           a program, package or file cannot be found, fetched, verified or built
+    ├── ProcessError        a child process ended too early, or was not ready in time
+    │   └── EarlyExitError  it ended although it was still needed
+    ├── FolderInUseError    a folder of another control plane, or with foreign files
+    ├── BenchError          a run of the benchmark is void
+    └── KubectlError        kubectl ended with an error
 """
 
 
@@ -21,24 +16,8 @@ class DevError(Exception):
     """An error of the development tools; the message names the correct form."""
 
 
-class AssetsError(DevError):
-    """The control plane's binaries are not available."""
-
-
-class IncompleteAssetsError(AssetsError):
-    """A folder that should contain every binary lacks some."""
-
-
-class DownloadError(AssetsError):
-    """A release could not be fetched."""
-
-
-class ChecksumError(DownloadError):
-    """A download's SHA-256 is not the published one; the file was deleted."""
-
-
-class BuildError(AssetsError):
-    """The Go build failed."""
+class ToolError(DevError):
+    """A tool that is not available; the message names the package, the variable or the URL."""
 
 
 class ProcessError(DevError):
@@ -47,10 +26,6 @@ class ProcessError(DevError):
 
 class EarlyExitError(ProcessError):
     """A child process ended although it was still needed."""
-
-
-class NotReadyError(ProcessError):
-    """A child process runs, but was not ready in time."""
 
 
 class FolderInUseError(DevError):

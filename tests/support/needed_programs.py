@@ -12,9 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 from _pytest.capture import CaptureManager
 
-from hookwright_dev.exclusion import exclusive
+from hookwright_dev.cache import exclusive, tools_folder
 from hookwright_dev.progress import progress, reported
-from hookwright_dev.tools import tools_folder
 
 _acquirers: dict[str, Callable[[], object]] = {}
 _slow: set[str] = set()

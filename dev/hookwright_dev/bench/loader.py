@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +11,9 @@ from typing import Final, Self
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from hookwright_dev.cluster.assets import GO_VERSION
-from hookwright_dev.errors import BenchError, BuildError
+from hookwright_dev.cache import acquire_path, build_with_go, cache_folder
+from hookwright_dev.errors import BenchError
 from hookwright_dev.processes import ChildProcess, free_port
-from hookwright_dev.progress import progress
 
 MODULE: Final = Path(__file__).resolve().parents[2] / "bench"
 """The Go module."""
@@ -94,7 +91,7 @@ class Loader:
         """Build the program unless it is built, start it, and return when it listens.
 
         Raises:
-            BuildError: there is no Go, or it does not compile.
+            ToolError: there is no Go, or it does not compile.
             ProcessError: it does not start.
         """
         receiver, control = f"{_HOST}:{free_port()}", f"{_HOST}:{free_port()}"
@@ -164,33 +161,13 @@ def build(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the program; compile it first if its sources changed.
 
     Raises:
-        BuildError: there is no Go, or it does not compile.
+        ToolError: there is no Go, or it does not compile.
     """
     digest = hashlib.sha256()
     for source in sorted([*MODULE.glob("*.go"), MODULE / "go.mod"]):
         digest.update(source.read_bytes())
-    home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    program = home / "hookwright" / f"bench-{digest.hexdigest()[:8]}"
-    if not program.exists():
-        program.parent.mkdir(parents=True, exist_ok=True)
-        _compile(program, environ)
-    return program
-
-
-def _compile(program: Path, environ: Mapping[str, str]) -> None:
-    go = shutil.which("go", path=environ.get("PATH"))
-    if go is None:
-        raise BuildError(f"build: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
-    draft = program.with_suffix(f".{os.getpid()}")
-    with progress("building the loader"):
-        process = subprocess.run(
-            [go, "build", "-trimpath", "-buildvcs=false", "-o", draft, "."],
-            cwd=MODULE,
-            env={**environ, "CGO_ENABLED": "0", "GOWORK": "off"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if process.returncode != 0:
-        raise BuildError(f"build: go build failed:\n{process.stderr}")
-    draft.rename(program)
+    return acquire_path(
+        cache_folder(environ) / f"bench-{digest.hexdigest()[:8]}",
+        "the loader",
+        lambda draft: build_with_go("the loader", MODULE, draft, ".", environ=environ),
+    )

@@ -1,7 +1,6 @@
 """Sources of the control plane's binaries.
 
 In order: a folder that the environment names, the cache, the official releases, and a build of ``dev/controlplane``.
-Downloads and builds are stored in the cache, completely or not at all.
 """
 
 import hashlib
@@ -10,22 +9,19 @@ import platform
 import shutil
 import sys
 import tarfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import httpx
 
-from hookwright_dev.errors import AssetsError, BuildError, ChecksumError, DownloadError, IncompleteAssetsError
-from hookwright_dev.exclusion import exclusive
-from hookwright_dev.processes import ChildProcess
+from hookwright_dev.cache import acquire_path, build_with_go, cache_folder
+from hookwright_dev.errors import ToolError
 from hookwright_dev.progress import Show, progress
 
-GO_VERSION = "1.26"
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
-FOLDER_VARIABLES = ("HOOKWRIGHT_KUBE_ASSETS", "KUBEBUILDER_ASSETS")
+FOLDER_VARIABLE = "HOOKWRIGHT_KUBE_ASSETS"
 MODULE = Path(__file__).resolve().parents[2] / "controlplane"
 """The Go module that bundles every part, with a file of requirements for each version of Kubernetes."""
 
@@ -68,34 +64,32 @@ OLDEST = Kubernetes("v1.31.4", "v3.5.21", "oldest.mod")
 def kubernetes(environ: Mapping[str, str] = os.environ) -> Kubernetes:
     """Return the version that ``HOOKWRIGHT_KUBERNETES`` chooses: ``newest``, which is the default, or ``oldest``.
 
-    Raises `AssetsError` if it has another value.
+    Raises `ToolError` if it has another value.
     """
     version = environ.get(VERSION_VARIABLE) or "newest"
     try:
         return {"newest": NEWEST, "oldest": OLDEST}[version]
     except KeyError:
-        raise AssetsError(f'{VERSION_VARIABLE} is "{version}"; it must be newest or oldest') from None
+        raise ToolError(f'{VERSION_VARIABLE} is "{version}"; it must be newest or oldest') from None
 
 
-@dataclass(frozen=True)
-class Assets:
-    """The binaries, each as the words that start it; a part's own arguments follow."""
+class Assets(NamedTuple):
+    """The binaries, in the order of `PARTS`."""
 
-    etcd: tuple[str, ...]
-    kube_apiserver: tuple[str, ...]
-    kube_controller_manager: tuple[str, ...]
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
     kubectl: Path
 
     @classmethod
     def in_folder(cls, folder: Path, origin: str = "the folder") -> Self:
-        """Return the binaries in ``folder``; raises `IncompleteAssetsError` if some are missing or not executable."""
+        """Return the binaries in ``folder``; raises `ToolError` if some are missing or not executable."""
         missing = [part for part in PARTS if not os.access(folder / part, os.X_OK)]
         if missing:
-            raise IncompleteAssetsError(
+            raise ToolError(
                 f"{origin} {folder} lacks {', '.join(missing)}; it must contain the executables {', '.join(PARTS)}"
             )
-        etcd, apiserver, controllers = ((str(folder.resolve() / part),) for part in PARTS[:3])
-        return cls(etcd, apiserver, controllers, folder.resolve() / "kubectl")
+        return cls(*(folder.resolve() / part for part in PARTS))
 
 
 @dataclass(frozen=True)
@@ -113,74 +107,52 @@ def acquire(
 ) -> Assets:
     """Return the binaries; fetch or build them first if needed (minutes, with a progress display).
 
-    Raises `IncompleteAssetsError` if the folder named by HOOKWRIGHT_KUBE_ASSETS lacks some. Raises `AssetsError`, with
-    the error of each source, if no source works.
+    Raises `ToolError` if the folder named by HOOKWRIGHT_KUBE_ASSETS lacks some, or with the error of each source if no
+    source works.
     """
-    ours, envtest = FOLDER_VARIABLES
-    if folder := environ.get(ours):
-        return Assets.in_folder(Path(folder).expanduser(), f"{ours}:")
-    if folder := environ.get(envtest):
-        try:
-            return Assets.in_folder(Path(folder).expanduser(), f"{envtest}:")
-        except IncompleteAssetsError as error:
-            # The variable was set for other projects: envtest's own downloads have no kube-controller-manager.
-            print(f"{error}; ignoring it", file=sys.stderr)
-    cache = cache_folder(environ, module)
-    if not _complete(cache):
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(cache.parent / f"{cache.name}.lock", "the control plane"):
-            if not _complete(cache):  # another process may have filled it while this one waited
-                _fill(cache, environ, module, releases or Releases())
+    if folder := environ.get(FOLDER_VARIABLE):
+        return Assets.in_folder(Path(folder).expanduser(), f"{FOLDER_VARIABLE}:")
+    sources: tuple[Callable[[Path], None], ...] = (
+        lambda draft: download(draft, releases or Releases(), kubernetes(environ)),
+        lambda draft: build(draft, environ, module),
+    )
+    cache = acquire_path(controlplane_folder(environ, module), "the control plane", lambda draft: _fill(draft, sources))
     return Assets.in_folder(cache / "bin")
 
 
-def cache_folder(environ: Mapping[str, str], module: Path = MODULE) -> Path:
+def controlplane_folder(environ: Mapping[str, str], module: Path = MODULE) -> Path:
     """Return the cache folder, whose name changes with the Kubernetes version and with the Go module's sources."""
     release = kubernetes(environ)
     digest = hashlib.sha256(release.ldflags.encode())
     for path in (Path("main.go"), Path(release.module_file), Path(release.module_file).with_suffix(".sum")):
         digest.update((module / path).read_bytes())
-    home = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "hookwright" / f"controlplane-{release.version}-{digest.hexdigest()[:8]}"
+    return cache_folder(environ) / f"controlplane-{release.version}-{digest.hexdigest()[:8]}"
 
 
-def _complete(cache: Path) -> bool:
-    return all(os.access(cache / "bin" / part, os.X_OK) for part in PARTS)
-
-
-def _fill(cache: Path, environ: Mapping[str, str], module: Path, releases: Releases) -> None:
-    """Try each source into a scratch folder; the first that succeeds becomes the cache."""
-    sources: tuple[Callable[[Path], None], ...] = (
-        lambda scratch: download(scratch, releases, kubernetes(environ)),
-        lambda scratch: build(scratch, environ, module),
-    )
-    scratch = cache.parent / f"{cache.name}.part"
+def _fill(draft: Path, sources: Sequence[Callable[[Path], None]]) -> None:
+    """Fill the folder from the first source that succeeds."""
     faults: list[str] = []
     for source in sources:
-        shutil.rmtree(scratch, ignore_errors=True)
-        (scratch / "bin").mkdir(parents=True)
+        shutil.rmtree(draft, ignore_errors=True)
+        (draft / "bin").mkdir(parents=True)
         try:
-            source(scratch)
-        except AssetsError as fault:
+            source(draft)
+        except ToolError as fault:
             faults.append(str(fault))
             print(fault, file=sys.stderr)
         else:
-            shutil.rmtree(cache, ignore_errors=True)
-            scratch.rename(cache)
             return
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    advice = f"or let {FOLDER_VARIABLES[0]} name a folder with {', '.join(PARTS)}"
-    raise AssetsError("\n".join(["no control plane binaries:", *faults, advice]))
+    advice = f"or let {FOLDER_VARIABLE} name a folder with {', '.join(PARTS)}"
+    raise ToolError("\n".join(["no control plane binaries:", *faults, advice]))
 
 
 def download(scratch: Path, releases: Releases, release: Kubernetes = NEWEST) -> None:
     """Fetch every part's official release into ``scratch/bin``, verified by its published SHA-256.
 
-    Raises `DownloadError` if a release cannot be fetched, and `ChecksumError` if its checksum is not the published one.
+    Raises `ToolError` if a release cannot be fetched, or its checksum is not the published one.
     """
     if releases.system != "linux":
-        raise DownloadError(f"download: official control plane releases exist for linux, not {releases.system}")
+        raise ToolError(f"download: official control plane releases exist for linux, not {releases.system}")
     with (
         httpx.Client(timeout=_TIMEOUT, follow_redirects=True) as client,
         progress(f"downloading Kubernetes {release.version} and etcd {release.etcd}") as show,
@@ -217,7 +189,7 @@ def _text(client: httpx.Client, url: str) -> str:
     try:
         return client.get(url).raise_for_status().text
     except httpx.HTTPError as fault:
-        raise DownloadError(f"download: {url}: {fault}") from fault
+        raise ToolError(f"download: {url}: {fault}") from fault
 
 
 def _fetch(client: httpx.Client, url: str, target: Path, checksum: str, show: Show) -> None:
@@ -231,38 +203,21 @@ def _fetch(client: httpx.Client, url: str, target: Path, checksum: str, show: Sh
                 size += output.write(chunk)
                 show(f"{target.name}: {size // _MEGABYTE} MB")
     except httpx.HTTPError as fault:
-        raise DownloadError(f"download: {url}: {fault}") from fault
+        raise ToolError(f"download: {url}: {fault}") from fault
     if digest.hexdigest() != checksum:
         target.unlink()
-        raise ChecksumError(f"download: {url} has SHA-256 {digest.hexdigest()}, published is {checksum or 'none'}")
+        raise ToolError(f"download: {url} has SHA-256 {digest.hexdigest()}, published is {checksum or 'none'}")
 
 
 def build(scratch: Path, environ: Mapping[str, str], module: Path) -> None:
     """Build the Go module into ``scratch``, with one small script for each part in ``scratch/bin``.
 
-    The first build compiles some 1,700 packages. Later builds only link, because of Go's own cache. Raises `BuildError`
+    The first build compiles some 1,700 packages. Later builds only link, because of Go's own cache. Raises `ToolError`
     if Go is missing or the build fails.
     """
-    go = shutil.which("go", path=environ.get("PATH"))
-    if go is None:
-        raise BuildError(f"build: there is no `go` on the PATH; install Go {GO_VERSION} or later (https://go.dev/dl)")
     release = kubernetes(environ)
-    flags = ("-v", "-trimpath", "-buildvcs=false", f"-modfile={release.module_file}", "-ldflags", release.ldflags)
-    with (
-        progress(f"building Kubernetes {release.version}, some minutes the first time") as show,
-        ChildProcess.start(
-            "go build",
-            [go, "build", *flags, "-o", scratch / "controlplane", "."],
-            log=scratch / "build.log",
-            env={**environ, "CGO_ENABLED": "0", "GOWORK": "off"},
-            cwd=module,
-        ) as compiler,
-    ):
-        while compiler.running:
-            show(f"{len(compiler.log.read_bytes().splitlines())} packages")
-            time.sleep(0.2)
-    if compiler.returncode != 0:
-        raise BuildError(f"build: go build failed:\n{compiler.tail(10)}")
+    options = (f"-modfile={release.module_file}", "-ldflags", release.ldflags, ".")
+    build_with_go(f"Kubernetes {release.version}", module, scratch / "controlplane", *options, environ=environ)
     for part in PARTS:
         shim = scratch / "bin" / part
         shim.write_text(_SHIM.format(part=part))

@@ -90,7 +90,7 @@ def etcd(assets: Assets, layout: Layout) -> list[str]:
     peer_url = f"https://{HOST}:{layout.ports.etcd_peer}"
     serving, key, ca = layout.pki("serving.crt"), layout.pki("serving.key"), layout.pki("ca.crt")
     return [
-        *assets.etcd,
+        str(assets.etcd),
         f"--data-dir={layout.folder / 'etcd'}",
         "--unsafe-no-fsync",
         "--log-level=warn",
@@ -110,7 +110,7 @@ def kube_apiserver(assets: Assets, layout: Layout, *, is_audited: bool) -> list[
     """Return the API server's command line, with the audit log if ``is_audited``."""
     audit = [f"--audit-policy-file={layout.audit_policy}", f"--audit-log-path={layout.audit_log}"]
     return [
-        *assets.kube_apiserver,
+        str(assets.kube_apiserver),
         f"--etcd-servers={layout.etcd_url}",
         f"--etcd-cafile={layout.pki('ca.crt')}",
         f"--etcd-certfile={layout.pki('admin.crt')}",
@@ -136,7 +136,7 @@ def kube_controller_manager(assets: Assets, layout: Layout, *, workloads: bool =
     """Return the controller manager's command line, with only the controllers that these resources need."""
     controllers = (*_CONTROLLERS, *(_WORKLOAD_CONTROLLERS if workloads else ()))
     return [
-        *assets.kube_controller_manager,
+        str(assets.kube_controller_manager),
         f"--kubeconfig={layout.kubeconfig}",
         f"--authentication-kubeconfig={layout.kubeconfig}",
         f"--authorization-kubeconfig={layout.kubeconfig}",

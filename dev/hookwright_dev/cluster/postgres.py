@@ -21,7 +21,7 @@ from typing import Any, Final
 import asyncpg
 
 from hookwright_dev import packages
-from hookwright_dev.errors import DevError
+from hookwright_dev.errors import DevError, ToolError
 from hookwright_dev.processes import ChildProcess, free_port
 
 HOST: Final = "127.0.0.1"
@@ -34,23 +34,19 @@ FAST: Final = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": 
 """Settings for tests, whose data need not survive a power cut."""
 
 
-class PostgresMissingError(DevError):
-    """PostgreSQL is missing and could not be installed."""
-
-
 @cache
 def programs() -> Path:
     """Return the folder with ``initdb`` and ``postgres``; install them if they are missing.
 
     Raises:
-        PostgresMissingError: the installation is not possible; the message names the package.
+        ToolError: the installation is not possible; the message names the package.
     """
     folder = _installed()
-    if folder is None and os.geteuid() == 0 and shutil.which("apt-get"):
+    if folder is None:
         _install()
         folder = _installed()
     if folder is None:
-        raise PostgresMissingError("PostgreSQL 15 or newer is needed: install it (Debian: apt-get install postgresql)")
+        raise ToolError("PostgreSQL 15 or newer is needed, and the package postgresql has no initdb and postgres")
     return folder
 
 
@@ -66,13 +62,10 @@ def _installed() -> Path | None:
 def _install() -> None:
     # The package would start a server for the whole machine.
     no_cluster = Path("/etc/postgresql-common/createcluster.conf")
-    if not no_cluster.exists():
+    if os.geteuid() == 0 and not no_cluster.exists():
         no_cluster.parent.mkdir(parents=True, exist_ok=True)
         no_cluster.write_text("create_main_cluster = false\n")
-    try:
-        packages.install("postgresql")
-    except packages.PackageError as error:
-        raise PostgresMissingError(f"PostgreSQL 15 or newer is needed: {error}") from None
+    packages.install("postgresql")
 
 
 @dataclass(slots=True)

@@ -23,11 +23,11 @@ from hookwright_dev.cluster.assets import (
     VERSION_VARIABLE,
     Releases,
     acquire,
-    cache_folder,
+    controlplane_folder,
     download,
 )
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.errors import AssetsError, ChecksumError, IncompleteAssetsError
+from hookwright_dev.errors import ToolError
 
 FAKE_GO = r"""#!/bin/sh
 echo built >> "$GO_CALLS"
@@ -142,42 +142,24 @@ def cached(environ: dict[str, str]) -> list[str]:
 
 
 def test_a_folder_named_by_the_environment_comes_first(tmp_path: Path, module: Path) -> None:
-    """HOOKWRIGHT_KUBE_ASSETS overrides KUBEBUILDER_ASSETS, and both override the cache."""
+    """HOOKWRIGHT_KUBE_ASSETS overrides the cache."""
     environ = environment(tmp_path)
-    complete_folder(cache_folder(environ, module) / "bin")
-    ours, folder = complete_folder(tmp_path / "ours"), complete_folder(tmp_path / "others")
-    environ["KUBEBUILDER_ASSETS"] = str(folder)
-    assert acquire(environ, module=module).kubectl == folder / "kubectl"
-    environ["HOOKWRIGHT_KUBE_ASSETS"] = str(ours)
-    assets = acquire(environ, module=module)
-    assert assets.kubectl == ours / "kubectl"
-    assert assets.etcd == (str(ours / "etcd"),)
-    assert assets.kube_apiserver == (str(ours / "kube-apiserver"),)
-    assert assets.kube_controller_manager == (str(ours / "kube-controller-manager"),)
+    complete_folder(controlplane_folder(environ, module) / "bin")
+    folder = complete_folder(tmp_path / "ours")
+    assets = acquire({**environ, "HOOKWRIGHT_KUBE_ASSETS": str(folder)}, module=module)
+    assert assets == tuple(folder / part for part in PARTS)
 
 
 def test_an_incomplete_folder_is_refused_by_name(tmp_path: Path, module: Path) -> None:
     """A folder that HOOKWRIGHT_KUBE_ASSETS names must be complete; the error names the missing parts."""
     variable = "HOOKWRIGHT_KUBE_ASSETS"
     environ = environment(tmp_path)
-    complete_folder(cache_folder(environ, module) / "bin")
+    complete_folder(controlplane_folder(environ, module) / "bin")
     folder = complete_folder(tmp_path / "gaps")
     (folder / "kube-controller-manager").unlink()
     (folder / "kubectl").chmod(0o644)
-    with pytest.raises(IncompleteAssetsError, match=rf"{variable}: \S+ lacks kube-controller-manager, kubectl;"):
+    with pytest.raises(ToolError, match=rf"{variable}: \S+ lacks kube-controller-manager, kubectl;"):
         acquire({**environ, variable: str(folder)}, module=module)
-
-
-def test_an_incomplete_folder_of_other_projects_is_passed_over(
-    tmp_path: Path, module: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """KUBEBUILDER_ASSETS is often set for envtest, whose downloads lack one part; a log line names the next source."""
-    environ = environment(tmp_path)
-    cache = complete_folder(cache_folder(environ, module) / "bin")
-    folder = complete_folder(tmp_path / "envtest")
-    (folder / "kube-controller-manager").unlink()
-    assert acquire({**environ, "KUBEBUILDER_ASSETS": str(folder)}, module=module).kubectl == cache / "kubectl"
-    assert "lacks kube-controller-manager" in capfd.readouterr().err
 
 
 def test_official_releases_come_before_a_build(
@@ -186,12 +168,12 @@ def test_official_releases_come_before_a_build(
     """If releases can be reached, all four parts are fetched and executable, and Go is not called."""
     environ = environment(tmp_path, FAKE_GO)
     assets = acquire(environ, module=module, releases=site[1])
-    assert output(*assets.etcd, "--version") == "etcd --version"
-    assert output(*assets.kube_apiserver) == "kube-apiserver"
-    assert output(*assets.kube_controller_manager) == "kube-controller-manager"
+    assert output(assets.etcd, "--version") == "etcd --version"
+    assert output(assets.kube_apiserver) == "kube-apiserver"
+    assert output(assets.kube_controller_manager) == "kube-controller-manager"
     assert output(assets.kubectl, "get") == "kubectl get"
     assert not Path(environ["GO_CALLS"]).exists()
-    assert cached(environ) == [cache_folder(environ, module).name]
+    assert cached(environ) == [controlplane_folder(environ, module).name]
     assert capfd.readouterr().err == ""
 
 
@@ -199,7 +181,7 @@ def test_without_releases_go_builds_one_binary_for_all(tmp_path: Path, module: P
     """Each part is a script that calls the built binary with the part's name, also through a symbolic link."""
     environ = environment(tmp_path, FAKE_GO)
     assets = acquire(environ, module=module, releases=CLOSED_NETWORK)
-    assert output(*assets.etcd, "--data-dir", "a b") == "etcd --data-dir a b"
+    assert output(assets.etcd, "--data-dir", "a b") == "etcd --data-dir a b"
     assert output(assets.kubectl, "get", "pods") == "kubectl get pods"
     (tmp_path / "link").symlink_to(assets.kubectl)
     assert output(tmp_path / "link", "get") == "kubectl get"
@@ -224,7 +206,7 @@ def test_the_environment_chooses_the_oldest_version(tmp_path: Path, module: Path
     called = Path(environ["GO_CALLS"]).read_text()
     assert "-modfile=oldest.mod" in called
     assert f"gitVersion={OLDEST.version}" in called
-    with pytest.raises(AssetsError, match=r'is "1\.31"; it must be newest or oldest'):
+    with pytest.raises(ToolError, match=r'is "1\.31"; it must be newest or oldest'):
         acquire({**environ, VERSION_VARIABLE: "1.31"}, module=module)
 
 
@@ -240,12 +222,12 @@ def test_the_chart_allows_the_oldest_tested_version_and_none_before_it() -> None
 
 
 def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) -> None:
-    """An incomplete cache or build is never used."""
+    """An incomplete download or build is never used."""
     environ = environment(tmp_path, FAKE_GO)
-    cache = cache_folder(environ, module)
-    for leftover in (cache, cache.with_name(f"{cache.name}.part")):
-        (leftover / "bin").mkdir(parents=True)
-        (leftover / "bin" / "etcd").touch(mode=0o755)
+    cache = controlplane_folder(environ, module)
+    leftover = cache.with_name(f"{cache.name}.part") / "bin"
+    leftover.mkdir(parents=True)
+    (leftover / "etcd").touch(mode=0o755)
     assert output(acquire(environ, module=module, releases=CLOSED_NETWORK).kubectl, "x") == "kubectl x"
     assert cached(environ) == [cache.name]
 
@@ -253,10 +235,10 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) 
 def test_without_any_way_the_error_tells_what_each_failed_on(tmp_path: Path, module: Path) -> None:
     """The error without network and Go names both, and the cache stays empty."""
     environ = environment(tmp_path)
-    with pytest.raises(AssetsError) as error:
+    with pytest.raises(ToolError) as caught:
         acquire(environ, module=module, releases=CLOSED_NETWORK)
     for reason in ("http://127.0.0.1:9/", "install Go 1.26", "HOOKWRIGHT_KUBE_ASSETS"):
-        assert reason in str(error.value)
+        assert reason in str(caught.value)
     assert cached(environ) == []
 
 
@@ -274,9 +256,9 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(
     root, releases = site
     (root / path).write_bytes((root / path).read_bytes() + b"# tampered")
     (tmp_path / "scratch" / "bin").mkdir(parents=True)
-    with pytest.raises(ChecksumError, match=f"{path} has SHA-256"):
+    with pytest.raises(ToolError, match=f"{path} has SHA-256"):
         download(tmp_path / "scratch", releases)
     environ = environment(tmp_path)
-    with pytest.raises(AssetsError, match=f"{path} has SHA-256"):
+    with pytest.raises(ToolError, match=f"{path} has SHA-256"):
         acquire(environ, module=module, releases=releases)
     assert cached(environ) == []
