@@ -60,7 +60,7 @@ check: .venv/ready ## check format, lint, types, import arrows, limits of packag
 	$(BIN)/lint-imports
 	$(BIN)/python -m hookwright_dev.house_limits
 	@$(MAKE) --no-print-directory generated site
-	$(BIN)/python -m hookwright_dev.plain_english --max-folder 2.0 --max-total 1.0
+	$(BIN)/python -m hookwright_dev.plain_english
 
 generated: .venv/ready ## check that the generated files agree with the code
 	$(BIN)/python -m hookwright_crds --check

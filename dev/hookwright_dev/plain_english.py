@@ -1,8 +1,9 @@
 """Count idioms that slow a reader down, in docstrings, comments, messages and documentation.
 
-Usage: ``python -m hookwright_dev.plain_english [--list N] [--max-folder RATE] [--max-total RATE] [PATH ...]``
+Usage: ``python -m hookwright_dev.plain_english [--list N] [PATH ...]``
 
-The report has one line for each folder: hits per 1,000 words. A rate above a bound makes the exit code 1.
+The report has one line for each folder: hits per 1,000 words. A rate above `MAX_FOLDER` or `MAX_TOTAL` makes the exit
+code 1.
 Only files that git tracks are counted. The count is a proxy: a text without hits can still be hard to read.
 """
 
@@ -13,12 +14,14 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-# A bound applies to a folder from this many words on: in a shorter text one hit is a high rate.
+MAX_FOLDER = 2.0
+MAX_TOTAL = 1.0
+# The bound applies to a folder from this many words on: in a shorter text one hit is a high rate.
 MIN_WORDS = 300
 # A string argument with fewer spaces is a name or a key, not a sentence.
 MIN_SPACES = 3
@@ -80,12 +83,8 @@ class Folder:
 
 
 def python_prose(source: str) -> Iterator[Prose]:
-    """Yield docstrings, comments, and string arguments of calls; yield nothing if the source does not parse."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
+    """Yield docstrings, comments, and string arguments of calls."""
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and (text := _text_of(node.value)):
             yield Prose(node.lineno, text)
         elif isinstance(node, ast.Call):
@@ -117,111 +116,78 @@ def markdown_prose(source: str) -> Iterator[Prose]:
             yield Prose(number, re.sub(r"`[^`]*`", "X", line))
 
 
-def hash_comments(source: str) -> Iterator[Prose]:
-    """Yield the comments that begin with ``#``."""
-    return _matches(r"(?:^|[ \t])#[ \t]?(.+)$", source)
-
-
-def slash_comments(source: str) -> Iterator[Prose]:
-    """Yield the comments that begin with ``//``."""
-    return _matches(r"(?:^|[ \t])//[ \t]?(.+)$", source)
-
-
-def template_comments(source: str) -> Iterator[Prose]:
-    """Yield the comments of Helm templates, and those that begin with ``#``."""
-    yield from _matches(r"(?s:\{\{-?\s*/\*(.*?)\*/)", source)
-    yield from hash_comments(source)
-
-
-def _matches(pattern: str, source: str) -> Iterator[Prose]:
-    for match in re.finditer(pattern, source, re.MULTILINE):
-        yield Prose(source.count("\n", 0, match.start(1)) + 1, match.group(1))
-
-
-Reader = Callable[[str], Iterator[Prose]]
-READERS: dict[str, Reader] = {
-    ".py": python_prose,
-    ".md": markdown_prose,
-    ".txt": markdown_prose,
-    ".tpl": template_comments,
-    ".yaml": template_comments,
-    ".yml": template_comments,
-    ".toml": hash_comments,
-    ".sh": hash_comments,
-    "Makefile": hash_comments,
-    "Dockerfile": hash_comments,
-    ".go": slash_comments,
+_HASH = r"(?:^|[ \t])#[ \t]?(?P<text>.+)$"
+_SLASHES = r"(?:^|[ \t])//[ \t]?(?P<text>.+)$"
+_TEMPLATE = r"(?s:\{\{-?\s*/\*(?P<block>.*?)\*/)|" + _HASH
+COMMENTS = {
+    ".tpl": _TEMPLATE,
+    ".yaml": _TEMPLATE,
+    ".yml": _TEMPLATE,
+    ".toml": _HASH,
+    ".sh": _HASH,
+    "Makefile": _HASH,
+    "Dockerfile": _HASH,
+    ".go": _SLASHES,
 }
+"""Pattern of the comments in files with this suffix or name."""
 
 
-def find(path: str, prose: Prose) -> Iterator[Hit]:
+def prose(kind: str, source: str) -> Iterator[Prose]:
+    """Yield the texts for people of a file; ``kind`` is its suffix, or its name if it has none."""
+    if kind == ".py":
+        yield from python_prose(source)
+    elif kind in (".md", ".txt"):
+        yield from markdown_prose(source)
+    elif kind in COMMENTS:
+        for match in re.finditer(COMMENTS[kind], source, re.MULTILINE):
+            yield Prose(source.count("\n", 0, match.start(match.lastgroup or 0)) + 1, match[match.lastgroup or 0])
+
+
+def find(path: str, text: Prose) -> Iterator[Hit]:
     """Yield the idioms of one text, each with its own line."""
     for label, pattern in PATTERNS.items():
-        for match in pattern.finditer(prose.text):
-            line = prose.line + prose.text.count("\n", 0, match.start())
-            around = " ".join(prose.text[max(0, match.start() - 40) : match.end() + 40].split())
+        for match in pattern.finditer(text.text):
+            line = text.line + text.text.count("\n", 0, match.start())
+            around = " ".join(text.text[max(0, match.start() - 40) : match.end() + 40].split())
             yield Hit(path, line, around, label)
-
-
-def tracked_files(root: Path, paths: Iterable[str]) -> list[Path]:
-    """Return the files below ``paths`` that git tracks and that exist, relative to ``root``."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--", *paths]
-    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
-    return [Path(name) for name in names if name and (root / name).is_file()]
 
 
 def count(root: Path, paths: Iterable[str]) -> dict[str, Folder]:
     """Return the words and hits of each folder; a folder has at most two levels, the root is ``(root)``."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--", *paths]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
     folders: dict[str, Folder] = {}
-    for path in tracked_files(root, paths):
-        reader = READERS.get(path.suffix or path.name)
-        if reader is None:
+    for path in [Path(name) for name in names if name and (root / name).is_file()]:
+        kind = path.suffix or path.name
+        if kind not in {".py", ".md", ".txt", *COMMENTS}:
             continue
         folder = folders.setdefault("/".join(path.parts[:-1][:2]) or "(root)", Folder())
-        for prose in reader((root / path).read_text(encoding="utf-8", errors="replace")):
-            folder.words += len(prose.text.split())
-            folder.hits += find(str(path), prose)
+        for text in prose(kind, (root / path).read_text(encoding="utf-8", errors="replace")):
+            folder.words += len(text.text.split())
+            folder.hits += find(str(path), text)
     return folders
-
-
-def total(folders: Iterable[Folder]) -> Folder:
-    """Return the sum of all folders."""
-    sum_ = Folder()
-    for folder in folders:
-        sum_.words += folder.words
-        sum_.hits += folder.hits
-    return sum_
-
-
-def exceeded(folders: dict[str, Folder], max_folder: float | None, max_total: float | None) -> list[str]:
-    """Return one sentence for each bound that is exceeded."""
-    sentences = [
-        f"{name} has {folder.rate:.1f} idioms per 1,000 words; a folder may have {max_folder:g}"
-        for name, folder in sorted(folders.items())
-        if max_folder is not None and folder.words >= MIN_WORDS and folder.rate > max_folder
-    ]
-    rate = total(folders.values()).rate
-    if max_total is not None and rate > max_total:
-        sentences.append(f"all folders together have {rate:.1f} idioms per 1,000 words; they may have {max_total:g}")
-    return sentences
 
 
 def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
     """Print the report for a git checkout (the working directory by default); return the exit code."""
     parser = argparse.ArgumentParser(prog="plain_english", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--list", type=int, default=0, metavar="N", help="print the first N hits of each folder")
-    parser.add_argument("--max-folder", type=float, metavar="RATE", help=f"bound for a folder of {MIN_WORDS} words")
-    parser.add_argument("--max-total", type=float, metavar="RATE", help="bound for all folders together")
     parser.add_argument("paths", nargs="*", default=["."], metavar="PATH", help="files or folders (the checkout)")
     options = parser.parse_args(arguments)
     folders = count(root or Path(), options.paths)
+    failures = []
     for name, folder in sorted(folders.items(), key=lambda item: (-item[1].rate, item[0])):
         print(f"{folder.rate:6.1f} per 1,000 words  {len(folder.hits):5d} in {folder.words:7d}  {name}")
         for hit in folder.hits[: options.list]:
             print(f"{hit.path}:{hit.line}: {hit.around}    [{hit.label}]")
-    whole = total(folders.values())
+        if folder.words >= MIN_WORDS and folder.rate > MAX_FOLDER:
+            failures.append(f"{name} has {folder.rate:.1f} idioms per 1,000 words; a folder may have {MAX_FOLDER:g}")
+    whole = Folder(
+        sum(folder.words for folder in folders.values()), [hit for folder in folders.values() for hit in folder.hits]
+    )
     print(f"{whole.rate:6.1f} per 1,000 words  {len(whole.hits):5d} in {whole.words:7d}  in all")
-    failures = exceeded(folders, options.max_folder, options.max_total)
+    if whole.rate > MAX_TOTAL:
+        failures.append(f"all folders have {whole.rate:.1f} idioms per 1,000 words; they may have {MAX_TOTAL:g}")
     for sentence in failures:
         print(f"plain_english: {sentence}", file=sys.stderr)
     return 1 if failures else 0

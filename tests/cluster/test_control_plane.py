@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +11,7 @@ import pytest
 import yaml
 from support.polling import eventually
 
-from hookwright_dev.cluster import control_plane as control_plane_module
 from hookwright_dev.cluster.assets import Assets, acquire, kubernetes
-from hookwright_dev.cluster.components import Ports
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.errors import DevError, FolderInUseError, KubectlError, ProcessError, ToolError
@@ -157,33 +154,25 @@ def definitions(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_plane_starts_on_free_ports_with_its_kinds_and_its_stop_leaves_nothing(
-    assets: Assets, definitions: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A port that another process binds first is replaced, the garbage collector knows the kinds, nothing remains."""
-    free_ports = control_plane_module.free_ports
-    with socket.create_server(("127.0.0.1", 0)) as faster:
-        taken = Ports(free_ports().etcd, free_ports().etcd_peer, faster.getsockname()[1], free_ports().controllers)
-        picks = iter([taken])
-        monkeypatch.setattr(control_plane_module, "free_ports", lambda: next(picks, None) or free_ports())
-        with ControlPlane.start(assets=assets, crds=definitions) as plane:
-            assert not plane.server.endswith(f":{taken.apiserver}")
-            version = json.loads(plane.kubectl("version", "-o", "json").stdout)
-            for part in ("clientVersion", "serverVersion"):
-                assert version[part]["gitVersion"] == kubernetes().version
-            owner = {"apiVersion": "test.hookwright.dev/v1", "kind": "Owner", "metadata": {"name": "one"}}
-            created = plane.kubectl("create", "-n", "default", "-f", "-", "-o", "json", stdin=yaml.safe_dump(owner))
-            reference = {**owner, "name": "one", "uid": json.loads(created.stdout)["metadata"]["uid"]}
-            del reference["metadata"]
-            metadata = {"name": "owned", "ownerReferences": [reference]}
-            plane.objects.create("Secret", "owned", "default", metadata=metadata)
-            plane.kubectl("delete", "owners", "one", "-n", "default")
-            eventually(lambda: plane.objects.get("Secret", "owned", "default") is None, "the Secret is collected")
-            with pytest.raises(FolderInUseError, match="belongs to a running control plane"):
-                ControlPlane.start(plane.folder, assets=assets)
-            pids = [process.pid for process in plane.processes]
-            assert len(pids) == 3
-            assert all(is_alive(pid) for pid in pids)
+def test_a_plane_starts_with_its_kinds_and_its_stop_leaves_nothing(assets: Assets, definitions: Path) -> None:
+    """The garbage collector knows the kinds, the folder belongs to the running plane, and nothing remains after it."""
+    with ControlPlane.start(assets=assets, crds=definitions) as plane:
+        version = json.loads(plane.kubectl("version", "-o", "json").stdout)
+        for part in ("clientVersion", "serverVersion"):
+            assert version[part]["gitVersion"] == kubernetes().version
+        owner = {"apiVersion": "test.hookwright.dev/v1", "kind": "Owner", "metadata": {"name": "one"}}
+        created = plane.kubectl("create", "-n", "default", "-f", "-", "-o", "json", stdin=yaml.safe_dump(owner))
+        reference = {**owner, "name": "one", "uid": json.loads(created.stdout)["metadata"]["uid"]}
+        del reference["metadata"]
+        metadata = {"name": "owned", "ownerReferences": [reference]}
+        plane.objects.create("Secret", "owned", "default", metadata=metadata)
+        plane.kubectl("delete", "owners", "one", "-n", "default")
+        eventually(lambda: plane.objects.get("Secret", "owned", "default") is None, "the Secret is collected")
+        with pytest.raises(FolderInUseError, match="belongs to a running control plane"):
+            ControlPlane.start(plane.folder, assets=assets)
+        pids = [process.pid for process in plane.processes]
+        assert len(pids) == 3
+        assert all(is_alive(pid) for pid in pids)
     assert not any(is_alive(pid) for pid in pids)
     assert not plane.folder.exists()
     plane.stop()

@@ -1,13 +1,11 @@
 """A real Kubernetes control plane on loopback: etcd, kube-apiserver and kube-controller-manager, no nodes."""
 
-import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-import httpx
 import yaml
 
 from hookwright_dev.cluster import components
@@ -15,13 +13,9 @@ from hookwright_dev.cluster.assets import Assets, acquire
 from hookwright_dev.cluster.certificates import Authority, service_account_key
 from hookwright_dev.cluster.components import AuditLevel, Layout, Ports
 from hookwright_dev.cluster.kubectl import Cluster, certificate_user, write_kubeconfig
-from hookwright_dev.errors import ProcessError
 from hookwright_dev.folders import OwnFolder
 from hookwright_dev.processes import ChildProcess, free_port
 from hookwright_dev.progress import progress
-
-_PORT_ATTEMPTS = 3
-_PORT_TAKEN = "address already in use"
 
 
 class ControlPlane(Cluster):
@@ -77,19 +71,12 @@ class ControlPlane(Cluster):
         own_folder = OwnFolder.at(folder) if folder else OwnFolder.temporary()
         try:
             with progress("starting the control plane"):
-                for attempts_left in reversed(range(_PORT_ATTEMPTS)):
-                    plane = cls(own_folder, assets, free_ports())
-                    try:
-                        plane._bring_up(apiserver_flags, crds, audit_level, timeout, workloads=workloads)
-                    except ProcessError:
-                        if not attempts_left or not plane._port_was_taken():
-                            raise
-                    else:
-                        return plane
+                plane = cls(own_folder, assets, free_ports())
+                plane._bring_up(apiserver_flags, crds, audit_level, timeout, workloads=workloads)
         except BaseException:
             own_folder.remove()
             raise
-        raise AssertionError("every attempt returns or raises")
+        return plane
 
     def __enter__(self) -> Self:
         """Return the control plane; leaving the block stops it."""
@@ -121,7 +108,6 @@ class ControlPlane(Cluster):
         *,
         workloads: bool,
     ) -> None:
-        self._own.clear()
         write_files(self._layout, datetime.now(UTC), audit_level)
         self.audit_log = self._layout.audit_log if audit_level else None
         apiserver_command = components.kube_apiserver(self.assets, self._layout, is_audited=audit_level is not None)
@@ -149,14 +135,6 @@ class ControlPlane(Cluster):
     def _kill(self) -> None:
         for process in reversed(self.processes):
             process.kill()
-
-    def _port_was_taken(self) -> bool:
-        return any(_PORT_TAKEN in log.read_text(errors="replace") for log in self.logs.values() if log.exists())
-
-    def _client(self) -> httpx.Client:
-        context = ssl.create_default_context(cafile=self.ca)
-        context.load_cert_chain(self._layout.pki("admin.crt"), self._layout.pki("admin.key"))
-        return httpx.Client(verify=context, trust_env=False, timeout=30.0)
 
 
 def free_ports() -> Ports:

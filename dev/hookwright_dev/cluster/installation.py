@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import httpx
 import yaml
@@ -47,9 +47,79 @@ def service_account_kubeconfig(
     return path
 
 
+class _Process:
+    """A process of an installation that can be started, stopped, and started again on the same ports."""
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    folder: Path
+    command: Sequence[str]
+    health_port: int
+    process: ChildProcess | None
+
+    @property
+    def health_url(self) -> str:
+        """Base URL of /healthz, /readyz and /metrics."""
+        return f"http://{self._host}:{self.health_port}"
+
+    @property
+    def log(self) -> Path:
+        """The log file, appended to by every start."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def running(self) -> ChildProcess:
+        """The process; it must have been started."""
+        assert self.process is not None, f"the {self.name} was not started"
+        return self.process
+
+    @property
+    def _host(self) -> str:
+        return _HOST
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the process is started with."""
+        raise NotImplementedError
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the process, and return when it is ready."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        argv = [*self.command, sys.executable, "-m", f"hookwright_{self.name}"]
+        self.process = ChildProcess.start(self.name, argv, log=self.log, env=self.environment())
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, seconds: float = _READY_SECONDS) -> None:
+        """Wait at most so many seconds until the process is ready."""
+        self.running.wait_ready(lambda: self.ready() == 200, seconds)
+
+    def ready(self) -> int:
+        """Return the status of /readyz, 0 if there is no answer."""
+        try:
+            return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
+        except httpx.TransportError:
+            return 0
+
+    def stop(self) -> int:
+        """Send SIGTERM and return the exit code."""
+        return self.running.stop(grace=45.0)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.running.kill()
+
+
 @dataclass(slots=True)
-class OperatorProcess:
-    """An operator that can be started, killed and started again on the same ports and the same store.
+class OperatorProcess(_Process):
+    """An operator, which has the same store at each start.
 
     Attributes:
         settings: HOOKWRIGHT_* variables in addition to those that a loopback installation needs.
@@ -57,6 +127,8 @@ class OperatorProcess:
         command: prefix of its command line, such as ``ip netns exec <name>``.
         account: the ServiceAccount of the installation whose rights it has.
     """
+
+    name = "operator"
 
     cluster: Cluster
     folder: Path
@@ -69,83 +141,41 @@ class OperatorProcess:
     process: ChildProcess | None = None
 
     @property
+    def _host(self) -> str:
+        return self.host
+
+    @property
     def intake_url(self) -> str:
         """Base URL of the intake."""
         return f"http://{self.host}:{self.intake_port}"
 
-    @property
-    def health_url(self) -> str:
-        """Base URL of /healthz, /readyz and /metrics."""
-        return f"http://{self.host}:{self.health_port}"
-
-    @property
-    def log(self) -> Path:
-        """The operator's log file, appended to by every start."""
-        return self.folder / "operator.log"
-
-    @property
-    def running(self) -> ChildProcess:
-        """The process; it must have been started."""
-        assert self.process is not None, "the operator was not started"
-        return self.process
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self, *, wait: bool = True) -> None:
-        """Start the operator, and return when it is ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        kubeconfig = service_account_kubeconfig(self.cluster, self.account, self.folder)
-        environment = {
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the process is started with."""
+        return {
             "HOOKWRIGHT_DATABASE_URL": f"sqlite:///{self.folder / 'hookwright.db'}",
             "HOOKWRIGHT_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
             "HOOKWRIGHT_ALLOW_HTTP": "true",
             "HOOKWRIGHT_INTAKE_HOST": self.host,
             "HOOKWRIGHT_HEALTH_HOST": self.host,
             "HOOKWRIGHT_LOG_FORMAT": "console",
-        }
-        environment |= _own_settings() | dict(self.settings)
-        environment |= {
-            "KUBECONFIG": str(kubeconfig),
+            **_own_settings(),
+            **self.settings,
+            "KUBECONFIG": str(service_account_kubeconfig(self.cluster, self.account, self.folder)),
             "HOOKWRIGHT_INTAKE_PORT": str(self.intake_port),
             "HOOKWRIGHT_HEALTH_PORT": str(self.health_port),
         }
-        argv = [*self.command, sys.executable, "-m", "hookwright_operator"]
-        self.process = ChildProcess.start("operator", argv, log=self.log, env=environment)
-        if wait:
-            self.wait_ready()
-
-    def wait_ready(self, seconds: float = _READY_SECONDS) -> None:
-        """Wait at most so many seconds until the operator accepts events."""
-        self.running.wait_ready(self._ready, seconds)
-
-    def stop(self) -> int:
-        """Send SIGTERM and return the exit code."""
-        return self.running.stop(grace=45.0)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        self.running.kill()
-
-    def _ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.health_url}/readyz", timeout=1.0).status_code == 200
-        except httpx.TransportError:
-            return False
 
 
 @dataclass(slots=True)
-class ApiProcess:
-    """An API that can be started, killed and started again on the same ports.
+class ApiProcess(_Process):
+    """An API.
 
     Attributes:
         settings: HOOKWRIGHT_* variables in addition to those that a loopback installation needs.
         command: prefix of its command line, such as ``prlimit --nofile=1024``.
     """
+
+    name = "api"
 
     cluster: Cluster
     folder: Path
@@ -160,22 +190,6 @@ class ApiProcess:
     def url(self) -> str:
         """Base URL of /v1."""
         return f"http://{_HOST}:{self.port}"
-
-    @property
-    def health_url(self) -> str:
-        """Base URL of /healthz, /readyz and /metrics."""
-        return f"http://{_HOST}:{self.health_port}"
-
-    @property
-    def log(self) -> Path:
-        """The log file, appended to by every start."""
-        return self.folder / "api.log"
-
-    @property
-    def running(self) -> ChildProcess:
-        """The process; it must have been started."""
-        assert self.process is not None, "the API was not started"
-        return self.process
 
     def environment(self) -> dict[str, str]:
         """Return the variables that the process is started with."""
@@ -198,30 +212,11 @@ class ApiProcess:
             "HOOKWRIGHT_OPERATOR_TOKEN_FILE": str(token),
         }
 
-    def start(self, *, wait: bool = True) -> None:
-        """Start the API, and return when it is ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        argv = [*self.command, sys.executable, "-m", "hookwright_api"]
-        self.process = ChildProcess.start("api", argv, log=self.log, env=self.environment())
-        if wait:
-            self.running.wait_ready(lambda: self.ready() == 200, _READY_SECONDS)
-
-    def ready(self) -> int:
-        """Return the status of /readyz, 0 if there is no answer."""
-        try:
-            return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
-        except httpx.TransportError:
-            return 0
-
     def metric(self, line: str) -> float:
         """Return the value of a metric by its name and labels as written; 0 if it does not exist."""
         text = httpx.get(f"{self.health_url}/metrics", timeout=30.0, trust_env=False).text
         values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
         return float(values[0]) if values else 0.0
-
-    def stop(self) -> int:
-        """Send SIGTERM and return the exit code."""
-        return self.running.stop(grace=45.0)
 
 
 def _own_settings() -> dict[str, str]:
