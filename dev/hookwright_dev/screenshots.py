@@ -2,13 +2,12 @@
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 import httpx
 from playwright.sync_api import Browser, Page
@@ -16,7 +15,7 @@ from playwright.sync_api import Browser, Page
 from hookwright_api.console.navigation import ENDPOINT_TABS, endpoint_path
 from hookwright_dev.browser import chromium
 from hookwright_dev.cluster.stack import EMAIL, ORGANIZATION, PASSWORD, ROOT, console_hint, running
-from hookwright_dev.errors import DevError
+from hookwright_dev.polling import eventually
 
 FOLDER: Final = ROOT / "docs" / "screenshots"
 THEMES: Final = (("light", 1120, 700), ("dark", 1120, 700), ("phone", 390, 780))
@@ -28,7 +27,6 @@ _SETTINGS: Final = {
     "HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0",
 }
 _ENDPOINT_PAGES: Final = ("deliveries", "verify", "secret")
-_PATIENCE: Final = 60.0
 _ENDPOINTS: Final = (
     {"url": "/orders", "events": ["delivered", "bounced"], "description": "Order service"},
     {
@@ -70,15 +68,6 @@ def receiving() -> Iterator[str]:
         server.server_close()
 
 
-def _eventually(read: Callable[[], Any], subject: str) -> Any:
-    deadline = time.monotonic() + _PATIENCE
-    while not (value := read()):
-        if time.monotonic() > deadline:
-            raise DevError(f"{subject}: not within {_PATIENCE:g} s")
-        time.sleep(0.2)
-    return value
-
-
 def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
     """Make endpoints, keys, deliveries and messages, and return the paths of pages that show them, by name."""
 
@@ -86,8 +75,8 @@ def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
         answer = client.post("/v1/auth/login", json={"email": EMAIL, "password": PASSWORD})
         return str(answer.json()["token"]) if answer.is_success else ""
 
-    client.headers["Authorization"] = f"Bearer {_eventually(token, 'login')}"
-    _eventually(lambda: client.get("/v1/projects/billing").is_success, "project")
+    client.headers["Authorization"] = f"Bearer {eventually(token, 'login')}"
+    eventually(lambda: client.get("/v1/projects/billing").is_success, "project")
     endpoints = [
         client.post(
             "/v1/webhooks?project=billing",
@@ -117,7 +106,7 @@ def _fill(client: httpx.Client, receiver: str) -> dict[str, str]:
         document = client.get(f"/v1/webhooks/{name}?project=billing").json()
         return bool(document["deliveries"]["failed"] and document["status"] == "failing")
 
-    _eventually(settled, "failed deliveries")
+    eventually(settled, "failed deliveries")
     failures = client.get(f"/v1/webhooks/{name}/deliveries?project=billing&status=failed").json()["data"]
     endpoint, delivery = endpoint_path("billing", name), endpoint_path("billing", name, "deliveries", failures[0]["id"])
     return {

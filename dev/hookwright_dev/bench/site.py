@@ -2,7 +2,6 @@
 
 import ssl
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from hookwright_dev.cluster.installation import (
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.cluster.stack import CRDS
 from hookwright_dev.errors import BenchError
+from hookwright_dev.polling import eventually
 
 NAMESPACE: Final = "bench"
 ROLES: Final = "HOOKWRIGHT_ROLES"
@@ -135,19 +135,12 @@ class Site:
             self._create(_object("Project", name, {"displayName": name}))
 
     def create_endpoints(self, resources: Sequence[Mapping[str, Any]]) -> None:
-        """Create endpoints, some at a time, and return when all are Ready.
-
-        Raises:
-            BenchError: some are not Ready in time.
-        """
+        """Create endpoints, some at a time, and return when all are Ready."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._create, resources))
         names = {str(resource["metadata"]["name"]) for resource in resources}
-        deadline = time.monotonic() + 60 + len(names) * 0.05
-        while missing := names - self._ready_endpoints():
-            if time.monotonic() > deadline:
-                raise BenchError(f"{len(missing)} endpoints were not Ready in time")
-            time.sleep(0.5)
+        seconds = 60 + len(names) * 0.05
+        eventually(lambda: names <= self._ready_endpoints(), f"{len(names)} Ready endpoints", within=seconds, every=0.5)
 
     def _ready_endpoints(self) -> set[str]:
         items = self.client.get(_path("WebhookEndpoint")).raise_for_status().json()["items"]

@@ -24,6 +24,7 @@ from hookwright_dev.cluster.installation import (
     install,
     service_account_token,
 )
+from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.errors import ProcessError
 from hookwright_dev.progress import progress
 
@@ -96,11 +97,16 @@ class Stack:
         draft.rename(ENV_FILE)
 
 
+def create_user(cluster: Cluster, organization: str) -> None:
+    """Create the user of `EMAIL` and `PASSWORD` in an organization."""
+    password_hash = hash_password(PASSWORD)
+    user = user_secret(USERS_NAMESPACE, email=EMAIL, organization=organization, password_hash=password_hash)
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(user))
+
+
 def console_hint(stack: Stack) -> str:
     """Return the address of the console, with a login that this creates."""
-    password_hash = hash_password(PASSWORD)
-    user = user_secret(USERS_NAMESPACE, email=EMAIL, organization=ORGANIZATION, password_hash=password_hash)
-    stack.plane.kubectl("apply", "-f", "-", stdin=json.dumps(user))
+    create_user(stack.plane, ORGANIZATION)
     return f"The console: {stack.api.url}/console/   email {EMAIL}   password {PASSWORD}"
 
 

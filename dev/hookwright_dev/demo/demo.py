@@ -13,6 +13,7 @@ import httpx
 from hookwright_dev.cluster.stack import (
     APPLY_EXAMPLES,
     ENV_FILE,
+    ORGANIZATION,
     RECEIVER,
     Keeper,
     Stack,
@@ -28,7 +29,6 @@ from hookwright_dev.receiver import Received, Receiver, verdict
 
 PORT: Final = int(RECEIVER.rpartition(":")[2])
 """Port of the receiver."""
-ORGANIZATION: Final = "acme"
 PROJECT: Final = "billing"
 _SCHEDULE: Final = "1s,1s,2s,2s,3s"
 _SETTINGS: Final = {"HOOKWRIGHT_RETRY_SCHEDULE": _SCHEDULE, "HOOKWRIGHT_STATUS_INTERVAL": "2"}
@@ -90,7 +90,7 @@ class Demo:
             await self._repeat()
             await self._retry()
             await self._discard()
-            await ApiDemo(self.stack, self.story, self.receiver, ORGANIZATION, PROJECT).tell()
+            await ApiDemo(self.stack, self.story, self.receiver, PROJECT).tell()
         finally:
             await self.receiver.stop()
 
@@ -224,13 +224,7 @@ def _answer(request: Received) -> int:
 
 
 def _shown(request: Received) -> str:
-    names = [
-        "Content-Type",
-        "User-Agent",
-        "X-Service-Signature",
-        "webhook-id",
-        "webhook-timestamp",
-        "webhook-signature",
-    ]
+    names = ["Content-Type", "User-Agent", "X-Service-Signature"]
+    names += ["webhook-id", "webhook-timestamp", "webhook-signature"]
     lines = [f"{request.method} {request.target}", *(f"{name}: {request.headers[name]}" for name in names)]
     return "\n".join([*lines, "", request.body.decode()])

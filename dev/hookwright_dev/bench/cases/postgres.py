@@ -1,6 +1,5 @@
 """The store on PostgreSQL with one replica and with two: throughput, latency, and slow receivers."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from hookwright_dev.bench.limit import limited
 from hookwright_dev.bench.loader import Target
 from hookwright_dev.bench.site import ROLES, Site, running
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
-from hookwright_dev.errors import BenchError
+from hookwright_dev.polling import eventually
 from hookwright_operator.store.shard_sharing import SHARDS
 
 DURABLE: Final = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_wal_size": "4GB"}
@@ -32,7 +31,6 @@ _SLOW_PER_SECOND: Final = 1000
 _LONGEST: Final = 120.0
 _IN_FLIGHT: Final = 32
 _CORES: Final = 0.15
-_SHARED_SECONDS: Final = 30.0
 _SHARES: Final = (
     "SELECT count(*) || ' of ' || coalesce(min(n), 0) FROM (SELECT count(*) AS n FROM shards GROUP BY owner) x"
 )
@@ -100,12 +98,9 @@ def _database() -> Iterator[tuple[PostgresServer, str]]:
 
 def _shared(site: Site, count: int) -> None:
     """Wait until so many replicas have equal shares of the endpoints."""
-    assert site.database is not None, "replicas share a PostgreSQL server"
-    deadline = time.monotonic() + _SHARED_SECONDS
-    while (shares := site.database.scalar(_SHARES, DATABASE)) != f"{count} of {SHARDS // count}":
-        if time.monotonic() > deadline:
-            raise BenchError(f"{count} replicas do not share the endpoints after {_SHARED_SECONDS:g} s: {shares}")
-        time.sleep(0.1)
+    database, shares = site.database, f"{count} of {SHARDS // count}"
+    assert database is not None, "replicas share a PostgreSQL server"
+    eventually(lambda: database.scalar(_SHARES, DATABASE) == shares, f"{count} equal shares", within=30.0)
 
 
 def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[Measure]:
