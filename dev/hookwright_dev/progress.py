@@ -8,12 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO
 
-from rich.console import Console
-from rich.markup import escape
-
 QUIET_SECONDS = 2.0
-LINE_SECONDS = 15.0
-_FRAME_SECONDS = 0.2
+LINE_SECONDS = 10.0
 
 Show = Callable[[str], None]
 """Function that sets the detail after the title, for example the progress of a download."""
@@ -41,63 +37,35 @@ def progress(
 ) -> Iterator[Show]:
     """Show ``title`` and the elapsed seconds while the body runs.
 
-    A terminal gets a spinner; other streams get one line each ``every`` seconds. A body that takes less than ``quiet``
-    seconds prints nothing.
+    The first line comes after ``quiet`` seconds, further ones each ``every`` seconds. A shorter body prints nothing.
     """
     if (report := _report.get()) is not None:
         report(title)
         yield lambda detail: report(f"{title}, {detail}")
         return
-    display = _Display(title, stream or sys.stderr, quiet, every)
-    thread = threading.Thread(target=display.run, name="progress", daemon=True)
+    began, finished, detail, lines = time.monotonic(), threading.Event(), "", 0
+
+    def show(text: str) -> None:
+        nonlocal detail
+        detail = text
+
+    def print_line(end: str) -> None:
+        nonlocal lines
+        lines += 1
+        print(f"{title}: {round(time.monotonic() - began)} s{end}", file=stream or sys.stderr, flush=True)
+
+    def run() -> None:
+        while not finished.wait(every if lines else quiet):
+            print_line(f" ({detail})" if detail else "")
+
+    thread = threading.Thread(target=run, name="progress", daemon=True)
     thread.start()
+    outcome = "failed"
     try:
-        yield display.show
-        display.outcome = "done"
+        yield show
+        outcome = "done"
     finally:
-        display.finished.set()
+        finished.set()
         thread.join()
-
-
-class _Display:
-    """One running display; ``run`` is its thread's body."""
-
-    def __init__(self, title: str, stream: TextIO, quiet: float, every: float) -> None:
-        self._title = title
-        self._console = Console(file=stream, highlight=False)
-        self._quiet = quiet
-        self._every = every
-        self._began = time.monotonic()
-        self._detail = ""
-        self.outcome = "failed"
-        self.finished = threading.Event()
-
-    def show(self, detail: str) -> None:
-        self._detail = detail
-
-    def run(self) -> None:
-        if self.finished.wait(self._quiet):
-            return
-        if self._console.is_terminal:
-            self._spin()
-        else:
-            self._print_lines()
-        self._console.print(escape(f"{self._title}: {self._elapsed} s, {self.outcome}"), soft_wrap=True)
-
-    @property
-    def _elapsed(self) -> int:
-        return round(time.monotonic() - self._began)
-
-    def _line(self) -> str:
-        detail = f" ({self._detail})" if self._detail else ""
-        return escape(f"{self._title}: {self._elapsed} s{detail}")
-
-    def _spin(self) -> None:
-        with self._console.status(self._line()) as status:
-            while not self.finished.wait(_FRAME_SECONDS):
-                status.update(self._line())
-
-    def _print_lines(self) -> None:
-        self._console.print(self._line(), soft_wrap=True)
-        while not self.finished.wait(self._every):
-            self._console.print(self._line(), soft_wrap=True)
+        if lines:
+            print_line(f", {outcome}")

@@ -8,7 +8,6 @@ It also copies the receivers' code into ``docs/receivers.md``, and the bounds in
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -20,12 +19,12 @@ from pydantic_settings import BaseSettings
 from hookwright_api import metrics as api_metrics
 from hookwright_api.settings import ApiSettings
 from hookwright_crds import generated_files
+from hookwright_dev.chart.settings import written
 from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.command_reference import commands_page
 from hookwright_dev.markdown import GENERATED, table
 from hookwright_dev.resource_reference import event_types_page, resources_page
 from hookwright_operator import metrics as operator_metrics
-from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
 from hookwright_runtime.problems import TITLES, Code
@@ -46,7 +45,6 @@ _FENCES: Final = {
     ".java": "java",
     ".sh": "sh",
 }
-_UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
 def settings_page() -> str:
@@ -157,7 +155,11 @@ def _reserved(amount: str) -> str:
 
 def _setting_rows(settings: type[BaseSettings]) -> Iterator[Sequence[str]]:
     for name, field in settings.model_fields.items():
-        default = "" if field.default is PydanticUndefined else _written(field.default)
+        value = "" if field.default is PydanticUndefined else written(field.default)
+        default = (
+            ",".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
+        )
+        default = default.lower() if isinstance(value, bool) else default
         yield f"`HOOKWRIGHT_{name.upper()}`", f"`{default}`" if default else "", field.description or ""
 
 
@@ -171,27 +173,6 @@ def _metric_rows(module: ModuleType) -> Iterator[Sequence[str]]:
     for metric, name in _metrics(module):
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001
         yield f"`{name}`", str(metric._type), labels, metric._documentation  # noqa: SLF001
-
-
-def _written(default: object) -> str:
-    """Return a default as written in the environment."""
-    match default:
-        case bool():
-            return str(default).lower()
-        case RetrySchedule(delays_ms):
-            return ",".join(_duration(delay) for delay in delays_ms)
-        case timedelta():
-            return _duration(round(default.total_seconds() * 1000))
-        case float():
-            return f"{default:g}"
-        case tuple():
-            return ",".join(map(str, default))
-        case _:
-            return str(default)
-
-
-def _duration(milliseconds: int) -> str:
-    return next(f"{milliseconds // size}{unit}" for unit, size in _UNITS_MS if milliseconds % size == 0)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import yaml
-from annotated_types import Ge, Gt, Le, Lt
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from hookwright_api.settings import ApiSettings
@@ -35,12 +33,6 @@ _IPV4: Final = rf"{_BYTE}(\.{_BYTE}){{3}}(/(3[0-2]|[12]?[0-9]))?"
 _IPV6: Final = r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(/(12[0-8]|1[01][0-9]|[1-9]?[0-9]))?"
 _CIDR: Final = f"^({_IPV4}|{_IPV6})$"
 _UNITS: Final = ((3600, "h"), (60, "m"), (1, "s"))
-_KEYWORDS: Final = (
-    ("ge", "minimum", Ge),
-    ("gt", "exclusiveMinimum", Gt),
-    ("le", "maximum", Le),
-    ("lt", "exclusiveMaximum", Lt),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +72,16 @@ def camel_case(field: str) -> str:
 
 def chart_settings(processes: Mapping[str, type[BaseSettings]] = PROCESSES) -> tuple[ChartSetting, ...]:
     """Return every setting of the classes that is a value, in order; a setting of several classes occurs once."""
-    fields: dict[str, FieldInfo] = {}
-    for settings in processes.values():
-        for name, field in settings.model_fields.items():
-            if name not in OF_THE_LAYOUT:
-                fields.setdefault(name, field)
-    return tuple(_setting(name, field, processes) for name, field in fields.items())
+    names = dict.fromkeys(name for settings in processes.values() for name in settings.model_fields)
+    return tuple(_setting(name, processes) for name in names if name not in OF_THE_LAYOUT)
 
 
-def _setting(name: str, field: FieldInfo, processes: Mapping[str, type[BaseSettings]]) -> ChartSetting:
+def _setting(name: str, processes: Mapping[str, type[BaseSettings]]) -> ChartSetting:
     knowing = tuple(process for process, settings in processes.items() if name in settings.model_fields)
+    settings = processes[knowing[0]]
+    field = settings.model_fields[name]
     description = field.description or ""
-    default, schema = _written(field.default), _schema(field)
+    default, schema = written(field.default), _schema(name, settings)
     if name.endswith("_port"):
         schema["minimum"] = 1  # the Service needs this port
     if note := DEPENDING.get(camel_case(name)):
@@ -100,7 +90,7 @@ def _setting(name: str, field: FieldInfo, processes: Mapping[str, type[BaseSetti
     return ChartSetting(name, default, description, {**schema, "description": description}, knowing)
 
 
-def _written(default: object) -> Value:
+def written(default: object) -> Value:
     """Return a default in the form of values.yaml."""
     match default:
         case bool() | int() | str():
@@ -127,42 +117,23 @@ def _spelled(seconds: int) -> str:
     return text or "0s"
 
 
-def _schema(field: FieldInfo) -> Schema:
-    match field.default:
-        case bool():
-            schema: Schema = {"type": "boolean"}
-        case int():
-            schema = {"type": "integer", **_bounds(field)}
-        case float():
-            schema = {"type": "number", **_bounds(field)}
-        case tuple():
-            pattern = {"pattern": _CIDR} if "IPv4Network" in str(field.annotation) else {}
-            schema = {"type": "array", "items": {"type": "string", **pattern}}
-        case timedelta():
-            schema = {"type": "string", "pattern": _DURATION}
-        case RetrySchedule():
-            schema = {"type": "string", "pattern": _SCHEDULE}
-        case _:
-            schema = {"type": "string", **_text(field)}
+def _schema(name: str, settings: type[BaseSettings]) -> Schema:
+    """Return pydantic's schema of a setting, with patterns in place of the formats that Helm does not check."""
+    schema: Schema = dict(settings.model_json_schema()["properties"][name])
+    for part in ("title", "default", "description"):
+        schema.pop(part, None)
+    match schema:
+        case {"$ref": _}:
+            return {"type": "string", "pattern": _SCHEDULE}
+        case {"format": format_}:
+            return {"type": "string", **({"pattern": _DURATION} if format_ == "duration" else {})}
+        case {"items": {"anyOf": _}}:
+            return {"type": "array", "items": {"type": "string", "pattern": _CIDR}}
+        case {"pattern": pattern}:
+            words = pattern.removeprefix("^(").removesuffix(")$").split("|")
+            # A list of words has the better error message.
+            return {"type": "string", "enum": words} if all(word.isalpha() for word in words) else schema
     return schema
-
-
-def _bounds(field: FieldInfo) -> Schema:
-    return {
-        keyword: getattr(bound, attribute)
-        for bound in field.metadata
-        for attribute, keyword, kind in _KEYWORDS
-        if isinstance(bound, kind)
-    }
-
-
-def _text(field: FieldInfo) -> Schema:
-    patterns = [pattern for item in field.metadata if (pattern := getattr(item, "pattern", None))]
-    if not patterns:
-        return {}
-    words = patterns[0].removeprefix("^(").removesuffix(")$").split("|")
-    # A list of words has the better error message.
-    return {"enum": words} if all(word.isalpha() for word in words) else {"pattern": patterns[0]}
 
 
 def values_block(settings: tuple[ChartSetting, ...]) -> str:
