@@ -12,7 +12,6 @@ from chaos.site import Site
 from support.polling import until
 
 from hookwright_dev.cluster.assets import Assets
-from hookwright_dev.cluster.components import kube_apiserver
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import install
 from hookwright_dev.receiver import Receiver
@@ -71,7 +70,7 @@ async def test_deliveries_and_retries_go_on_while_the_api_server_is_away(
         assert site.operator.running.running
     finally:
         if how == "killed":
-            again = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, is_audited=False))
+            again = plane._run("kube-apiserver", plane.apiserver_command())
             plane.processes.remove(apiserver)
             with plane._client() as client:
                 ready = f"{plane.server}/readyz"

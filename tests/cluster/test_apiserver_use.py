@@ -26,7 +26,6 @@ from support.cluster_actions import (
 )
 from support.polling import eventually
 
-from hookwright_dev.cluster import components
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import OperatorProcess, install
@@ -116,7 +115,7 @@ def stop_apiserver(plane: ControlPlane) -> None:
 
 def start_apiserver(plane: ControlPlane) -> None:
     """Start it again on the same port, and return when it is ready."""
-    command = components.kube_apiserver(plane.assets, plane._layout, is_audited=False)
+    command = plane.apiserver_command()
     apiserver = plane._run("kube-apiserver", command)
     with plane._client() as client:
         apiserver.wait_ready(lambda: client.get(f"{plane.server}/readyz").is_success, 60)

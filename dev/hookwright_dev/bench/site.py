@@ -1,16 +1,13 @@
 """Control plane, operators and loader of one case; nothing remains from the case before."""
 
-import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
-
-import httpx
 
 from hookwright_crds.events import EVENT_TYPES
 from hookwright_dev.bench.loader import Loader, Target
@@ -25,14 +22,11 @@ from hookwright_dev.cluster.installation import (
 )
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.cluster.stack import CRDS
-from hookwright_dev.errors import BenchError
 from hookwright_dev.polling import eventually
 
 NAMESPACE: Final = "bench"
 ROLES: Final = "HOOKWRIGHT_ROLES"
-_API_VERSION: Final = "hookwright.dev/v1alpha1"
 _AT_ONCE: Final = 16
-_RESOURCES: Final = {"Project": "projects", "WebhookEndpoint": "webhookendpoints"}
 
 
 @dataclass(slots=True)
@@ -51,7 +45,6 @@ class Site:
     operators: list[OperatorProcess]
     loader: Loader
     token: str
-    client: httpx.Client = field(repr=False)
     database: PostgresServer | None = None
 
     @property
@@ -108,76 +101,50 @@ class Site:
             first: the first one's number.
             spec: fields of each endpoint's spec.
         """
-        places = {number: place(number) for number in range(first, first + count)}
-        self.create_projects(*dict.fromkeys(name for name, _ in places.values()))
-        self.create_endpoints(
-            [
-                _endpoint(f"e-{number}", name, url=self.loader.url(number), events=[kind], **spec)
-                for number, (name, kind) in places.items()
-            ]
+        # The project of each endpoint, and the one type that leads only to it.
+        places = [divmod(number, len(EVENT_TYPES)) for number in range(first, first + count)]
+        names, types = [f"p-{project}" for project, _ in places], [EVENT_TYPES[kind] for _, kind in places]
+        self._create(
+            {
+                f"e-{number}": (name, {"url": self.loader.url(number), "events": [kind], **spec})
+                for number, name, kind in zip(range(first, first + count), names, types, strict=True)
+            }
         )
-        return [Target(self.intake(name), kind) for name, kind in places.values()]
+        return [Target(self.intake(name), kind) for name, kind in zip(names, types, strict=True)]
 
     def fan(self, count: int, *, project: str = "fan", **spec: Any) -> list[Target]:
         """Create endpoints that all subscribe to the same events; return the targets of these events."""
-        self.create_projects(project)
-        self.create_endpoints(
-            [
-                _endpoint(f"{project}-{number}", project, url=self.loader.url(number), events=["delivered"], **spec)
+        self._create(
+            {
+                f"{project}-{number}": (project, {"url": self.loader.url(number), "events": ["delivered"], **spec})
                 for number in range(count)
-            ]
+            }
         )
         return [Target(self.intake(project))]
 
-    def create_projects(self, *names: str) -> None:
-        """Create projects; an existing one is no error."""
-        for name in names:
-            self._create(_object("Project", name, {"displayName": name}))
+    def _create(self, endpoints: Mapping[str, tuple[str, Mapping[str, Any]]]) -> None:
+        """Create endpoints by name, each with its project and spec, and return when all are Ready."""
+        objects = self.plane.objects
+        for project in {project for project, _ in endpoints.values()}:
+            metadata = {"name": project, "namespace": NAMESPACE}
+            objects.apply({"kind": "Project", "metadata": metadata, "spec": {"displayName": project}})
 
-    def create_endpoints(self, resources: Sequence[Mapping[str, Any]]) -> None:
-        """Create endpoints, some at a time, and return when all are Ready."""
+        def create(name: str) -> None:
+            project, spec = endpoints[name]
+            objects.create("WebhookEndpoint", name, NAMESPACE, spec={"projectRef": {"name": project}, **spec})
+
+        def are_ready() -> bool:
+            return endpoints.keys() <= {
+                item["metadata"]["name"]
+                for item in objects.list("WebhookEndpoint", NAMESPACE)
+                for condition in item.get("status", {}).get("conditions", ())
+                if condition["type"] == "Ready" and condition["status"] == "True"
+            }
+
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(self._create, resources))
-        names = {str(resource["metadata"]["name"]) for resource in resources}
-        seconds = 60 + len(names) * 0.05
-        eventually(lambda: names <= self._ready_endpoints(), f"{len(names)} Ready endpoints", within=seconds, every=0.5)
-
-    def _ready_endpoints(self) -> set[str]:
-        items = self.client.get(_path("WebhookEndpoint")).raise_for_status().json()["items"]
-        return {
-            item["metadata"]["name"]
-            for item in items
-            for condition in item.get("status", {}).get("conditions", ())
-            if condition["type"] == "Ready" and condition["status"] == "True"
-        }
-
-    def _create(self, resource: Mapping[str, Any]) -> None:
-        answer = self.client.post(_path(resource["kind"]), json=resource)
-        there_already = answer.status_code == 409 and resource["kind"] == "Project"
-        if not answer.is_success and not there_already:
-            raise BenchError(f"{resource['kind']} {resource['metadata']['name']}: {answer.text}")
-
-
-def place(number: int) -> tuple[str, str]:
-    """Pure: return the project of endpoint ``number`` and the one event type that leads only to it."""
-    return f"p-{number // len(EVENT_TYPES)}", EVENT_TYPES[number % len(EVENT_TYPES)]
-
-
-def _endpoint(name: str, project: str, **spec: Any) -> dict[str, Any]:
-    return _object("WebhookEndpoint", name, {"projectRef": {"name": project}, **spec})
-
-
-def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": kind,
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": dict(spec),
-    }
-
-
-def _path(kind: str) -> str:
-    return f"/apis/{_API_VERSION}/namespaces/{NAMESPACE}/{_RESOURCES[kind]}"
+            list(pool.map(create, endpoints))
+        seconds = 60 + len(endpoints) * 0.05
+        eventually(are_ready, f"{len(endpoints)} Ready endpoints", within=seconds, every=0.5)
 
 
 @contextmanager
@@ -192,12 +159,11 @@ def running(settings: Mapping[str, str] | None = None, database: PostgresServer 
         tempfile.TemporaryDirectory(prefix="hookwright-bench-") as name,
         ControlPlane.start(crds=CRDS) as plane,
         Loader.start(Path(name)) as loader,
-        _administrator(plane) as client,
     ):
         install(plane)
         plane.kubectl("create", "namespace", NAMESPACE)
         token = service_account_token(plane, "hookwright-producer", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
-        site = Site(plane, Path(name), [], loader, token, client, database)
+        site = Site(plane, Path(name), [], loader, token, database)
         try:
             site.run(settings or {})
             yield site
@@ -205,11 +171,3 @@ def running(settings: Mapping[str, str] | None = None, database: PostgresServer 
             for operator in site.operators:
                 if operator.process is not None:
                     operator.stop()
-
-
-def _administrator(plane: ControlPlane) -> httpx.Client:
-    context = ssl.create_default_context(cafile=plane.ca)
-    pki = plane.folder / "pki"
-    context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-    limits = httpx.Limits(max_connections=2 * _AT_ONCE)
-    return httpx.Client(base_url=plane.server, verify=context, trust_env=False, timeout=30.0, limits=limits)

@@ -17,7 +17,6 @@ from support.polling import eventually
 from support.stack import LIFTED
 
 from hookwright_dev.cluster.assets import Assets
-from hookwright_dev.cluster.components import kube_apiserver
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.processes import ChildProcess
@@ -200,6 +199,6 @@ def restart(plane: ControlPlane) -> None:
     old = apiserver(plane)
     old.kill()
     plane.processes.remove(old)
-    new = plane._run("kube-apiserver", kube_apiserver(plane.assets, plane._layout, is_audited=False))
+    new = plane._run("kube-apiserver", plane.apiserver_command())
     with plane._client() as client:
         new.wait_ready(lambda: client.get(f"{plane.server}/readyz").is_success, 60.0)
