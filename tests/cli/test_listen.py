@@ -10,8 +10,8 @@ import pytest
 from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
 from support.command_transcripts import Transcript
-from support.listening import listening
 from support.polling import eventually
+from support.running_commands import running
 
 from hookwright_cli.commands.credential_commands import signature_checks
 from hookwright_crds.base import format_timestamp
@@ -34,7 +34,7 @@ def test_listen_forwards_signed_events_until_ctrl_c(
     key = by_api.quiet("keys", "create", "producer", "--scope", "send").stdout.strip()
     producer = Transcript({**by_api.environment, "HOOKWRIGHT_API_KEY": key})
     options = ("--forward", f"{receiver.url}/hooks", "--events", "delivered")
-    with listening(by_api, tmp_path, *options, terminal=True) as listen:
+    with running(by_api, tmp_path, "listen", *options, terminal=True) as listen:
         endpoint = listen.endpoint()
         assert endpoint["events"] == ["delivered"]
         secret = by_api.quiet("secret", "show", endpoint["id"]).stdout.strip()
@@ -62,11 +62,11 @@ def test_listen_refuses_what_the_receiver_refuses(
 ) -> None:
     """With pipes, by a kubeconfig: retries follow the schedule, and SIGTERM deletes the endpoint."""
     receiver.status = 500
-    with listening(by_kubeconfig, tmp_path, "-f", receiver.url, "-o", "json", terminal=False) as listen:
+    with running(by_kubeconfig, tmp_path, "listen", "-f", receiver.url, "-o", "json", terminal=False) as listen:
         endpoint = listen.endpoint()
         by_kubeconfig.quiet("send", "bounced", "messageId=m-1")
         eventually(lambda: listen.output().count("\n") >= 2, "both attempts are shown")
-        first, second = (json.loads(line) for line in listen.output().splitlines())
+        first, second = listen.documents()
         listen.process.send_signal(signal.SIGTERM)
         assert listen.exit_code() == 0
     assert (first["attempt"], first["result"], first["status"]) == (1, "nacked", "pending")
@@ -101,7 +101,7 @@ def test_the_endpoint_of_a_killed_listen_expires(
             folder = tmp_path / name
             folder.mkdir(exist_ok=True)
             options = ("--lifetime", "15s", "--timeout", "1s")
-            listens.append(stack.enter_context(listening(commands, folder, *options, terminal=False)))
+            listens.append(stack.enter_context(running(commands, folder, "listen", *options, terminal=False)))
             eventually(lambda: len(expiries()) == len(listens), f"an endpoint by {name}")
         first = expiries()
         eventually(

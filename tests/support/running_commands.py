@@ -1,4 +1,4 @@
-"""``hookwright listen`` as a child process, at a terminal of its own or with pipes."""
+"""``hookwright`` as a child process, at a terminal of its own or with pipes."""
 
 import json
 import os
@@ -17,26 +17,26 @@ _AT_A_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.sp
 
 
 @dataclass(slots=True)
-class Listening:
-    """A running ``hookwright listen``.
+class RunningCommand:
+    """A running command.
 
     Attributes:
         commands: other commands of the same user.
         process: the command, or the terminal that it runs at.
-        written: what it has written.
+        file: what it has written.
     """
 
     commands: Transcript
     process: "subprocess.Popen[bytes]"
-    written: Path
+    file: Path
 
     def endpoint(self) -> dict[str, Any]:
-        """Return its endpoint when events can arrive."""
+        """Return the endpoint of ``listen`` when events can arrive."""
 
         def look() -> list[dict[str, Any]]:
             assert self.process.poll() is None, self.output()
-            rows = json.loads(self.commands.quiet("endpoints", "list", "-o", "json").stdout)["data"]
-            return [row for row in rows if row["pull"] and row["status"] == "active"]
+            endpoints = json.loads(self.commands.quiet("endpoints", "list", "-o", "json").stdout)["data"]
+            return [endpoint for endpoint in endpoints if endpoint["pull"] and endpoint["status"] == "active"]
 
         return eventually(look, "the temporary endpoint is active")[0]
 
@@ -48,7 +48,11 @@ class Listening:
 
     def output(self) -> str:
         """Return what it has written."""
-        return self.written.read_text(encoding="utf-8")
+        return self.file.read_text(encoding="utf-8")
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the complete lines as JSON."""
+        return [json.loads(line) for line in self.output().split("\n")[:-1]]
 
     def exit_code(self) -> int:
         """Return the exit code when it has ended."""
@@ -56,11 +60,11 @@ class Listening:
 
 
 @contextmanager
-def listening(commands: Transcript, folder: Path, *arguments: str, terminal: bool) -> Iterator[Listening]:
-    """Run ``hookwright listen`` inside the context."""
-    environment = {**os.environ, "NO_COLOR": "1", **commands.environment}
-    command = [sys.executable, "-m", "hookwright_cli", "listen", *arguments]
-    file = folder / "listen.txt"
+def running(commands: Transcript, folder: Path, *arguments: str, terminal: bool) -> Iterator[RunningCommand]:
+    """Run a command inside the context."""
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "xterm", **commands.environment}
+    command = [sys.executable, "-m", "hookwright_cli", *arguments]
+    file = folder / f"{arguments[0]}.txt"
     with file.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _AT_A_TERMINAL, *command] if terminal else command,
@@ -70,7 +74,7 @@ def listening(commands: Transcript, folder: Path, *arguments: str, terminal: boo
             stderr=subprocess.STDOUT if terminal else subprocess.DEVNULL,
         )
     try:
-        yield Listening(commands, process, file)
+        yield RunningCommand(commands, process, file)
     finally:
         process.kill()
         process.wait()
