@@ -13,7 +13,6 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 
 VARIABLE = "HOOKWRIGHT_DEADLINE"
 _SECONDS = 60.0
-_NOTICE_SECONDS = 5.0
 _GRACE_SECONDS = 0.25
 """The timeout of a silent socket comes first, because its error has more words."""
 
@@ -22,34 +21,27 @@ class Deadline:
     """The seconds that requests of the present command may still wait.
 
     The time between two requests does not count, for example while a password is typed.
+
+    Attributes:
+        notice_seconds: one wait until a line says so on standard error; None writes none.
     """
 
     def __init__(self) -> None:
         self._total = self._left = float("inf")
-        self._notice: float | None = None
+        self.notice_seconds: float | None = 5.0
 
     @property
     def has_passed(self) -> bool:
         """Whether no further request may wait."""
         return self._left <= 0
 
-    def begin(self, seconds: float | None = None, *, notice: float | None = _NOTICE_SECONDS) -> None:
-        """Begin a command.
+    def begin(self, seconds: float | None = None) -> None:
+        """Begin a command with its total wait, by default that of ``HOOKWRIGHT_DEADLINE``."""
+        self._total = self._left = seconds or _seconds_of_variable()
 
-        Args:
-            seconds: the total wait; None reads it from ``HOOKWRIGHT_DEADLINE``.
-            notice: seconds of one wait until a line says so on standard error; None writes none.
-        """
-        self._total = self._left = _seconds_of_variable() if seconds is None else seconds
-        self._notice = notice
-
-    def lift(self, *, silent: bool = False) -> None:
-        """Remove the total, because the command runs until its work ends; each request keeps its own timeout.
-
-        A silent command writes no line while a request waits, because its requests wait by intention.
-        """
+    def lift(self) -> None:
+        """Remove the total, because the command runs until its work ends; each request keeps its own timeout."""
         self._total = self._left = float("inf")
-        self._notice = None if silent else self._notice
 
     @contextmanager
     def waiting(self, place: str, seconds: float) -> Iterator[float]:
@@ -70,9 +62,9 @@ class Deadline:
             )
         seconds = min(seconds, self._left)
         notice = f"still waiting for {place}, at most {seconds:.3g} s\n"
-        timer = threading.Timer(self._notice or 0.0, sys.stderr.write, (notice,))
+        timer = threading.Timer(self.notice_seconds or 0.0, sys.stderr.write, (notice,))
         timer.daemon = True
-        if self._notice is not None:
+        if self.notice_seconds is not None:
             timer.start()
         start = time.monotonic()
         try:

@@ -32,7 +32,8 @@ def _completion(read: Callable[["Way"], Iterable[str]]) -> Callable[[typer.Conte
                 name: str(ctx.params.get(name) or before_the_verb.get(name) or "") for name in OPTIONS
             }
             # A shell waits for the answer while the user types.
-            DEADLINE.begin(_SECONDS, notice=None)
+            DEADLINE.notice_seconds = None
+            DEADLINE.begin(_SECONDS)
             with closing(open_way(WayOptions(**options))) as way:
                 return list(read(way))
 

@@ -169,6 +169,9 @@ def test_every_verb_by_a_kubeconfig(
     run("users", "create", user, "--organization", acme.name, "--hash", stdin=f"{PASSWORD}\n")
     empty = by_kubeconfig.quiet("users", "create", user, "--organization", acme.name, stdin="\n")
     assert (empty.exit_code, "send it on standard input" in empty.stderr) == (2, True)
+    early = ("early@x.example", "--organization", f"{acme.name}-later")
+    assert "does not exist" in by_kubeconfig.quiet("users", "create", *early, stdin=f"{PASSWORD}\n").stderr
+    by_kubeconfig.quiet("users", "delete", early[0], "--yes")
     run("users", "password", user, stdin="four other random words\n")
     users = json.loads(by_kubeconfig.quiet("users", "list", "-o", "json").stdout)["data"]
     assert [one["role"] for one in users if one["email"] == user] == ["viewer"], "a new password keeps the role"

@@ -80,7 +80,7 @@ def log_in(
     if not key:
         lines.append(f"to send events, make a key: {SENDING_KEY}")
     document = {"id": context.name, "url": url, "email": email, "credential": place}
-    invocation.screen.one(document, lambda: "\n".join(lines))
+    invocation.screen.one(document, "\n".join(lines))
 
 
 def _save_current(configuration: contexts.Contexts, context: Context) -> None:
@@ -121,7 +121,7 @@ def log_out(
     message = f"logged out of context {context.name}; {exit_of(API, context)}"
     if os.environ.get("HOOKWRIGHT_API_KEY"):
         message += "\nHOOKWRIGHT_API_KEY is set, and commands still use it: unset HOOKWRIGHT_API_KEY"
-    invocation.screen.one({"id": context.name}, lambda: message)
+    invocation.screen.one({"id": context.name}, message)
 
 
 def who_am_i(invocation: Invocation) -> None:
@@ -133,7 +133,7 @@ def who_am_i(invocation: Invocation) -> None:
         for name, value in document.items()
         if value
     ]
-    invocation.screen.one(document, lambda: invocation.screen.pairs(pairs), name=str(document.get("email") or kind))
+    invocation.screen.one(document, invocation.screen.pairs(pairs), name=str(document.get("email") or kind))
 
 
 def list_contexts(invocation: Invocation) -> None:
@@ -157,7 +157,7 @@ def use_context(invocation: Invocation, name: ContextName) -> None:
     """Make a context the current one."""
     configuration = contexts.load()
     _save_current(configuration, configuration.get(name))
-    invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
+    invocation.screen.one({"id": name}, f"context {name} is the current one")
 
 
 def set_context(invocation: Invocation, name: ContextName) -> None:
@@ -165,7 +165,7 @@ def set_context(invocation: Invocation, name: ContextName) -> None:
     configuration, fields = contexts.load(), ("url", "project", "namespace", "kubeconfig", "kube_context")
     changes = {field: value for field in fields if (value := getattr(invocation.options, field))}
     _save_current(configuration, replace(configuration.by_name.get(name, Context(name=name)), **changes))
-    invocation.screen.one({"id": name}, lambda: f"context {name} is the current one")
+    invocation.screen.one({"id": name}, f"context {name} is the current one")
 
 
 def delete_context(invocation: Invocation, name: ContextName) -> None:
@@ -176,7 +176,7 @@ def delete_context(invocation: Invocation, name: ContextName) -> None:
     configuration.current = "" if configuration.current == name else configuration.current
     contexts.forget(name)
     contexts.save(configuration)
-    invocation.screen.one({"id": name}, lambda: f"context {name} deleted")
+    invocation.screen.one({"id": name}, f"context {name} deleted")
 
 
 def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
@@ -212,7 +212,7 @@ def make_support_account(invocation: Invocation, yes: Yes = False) -> None:
                 raise
     invocation.screen.one(
         {"id": f"{namespace}/{name}", "binding": kind},
-        lambda: f"ServiceAccount {namespace}/{name} has all rights on the intake in {scope}",
+        f"ServiceAccount {namespace}/{name} has all rights on the intake in {scope}",
     )
 
 

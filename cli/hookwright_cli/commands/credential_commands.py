@@ -40,7 +40,7 @@ def create_key(
     if expires:
         fields["expires_at"] = moment(expires, "--expires", datetime.now(UTC), ahead=True)
     document = invocation.way.create_key(fields)
-    invocation.screen.one(document, lambda: str(document["key"]))
+    invocation.screen.one(document, str(document["key"]))
     invocation.screen.note(
         f"key {document['id']} created with the scopes {', '.join(document['scopes'])}; it is not shown again"
     )
@@ -52,7 +52,7 @@ def revoke_key(
     """Revoke an API key at once."""
     confirm(f"Revoke key {key}? Its clients get 401 at once.", yes=yes)
     invocation.way.revoke_key(key)
-    invocation.screen.one({"id": key}, lambda: f"key {key} revoked")
+    invocation.screen.one({"id": key}, f"key {key} revoked")
 
 
 def list_users(invocation: Invocation) -> None:
@@ -79,7 +79,7 @@ def create_user(
     if only_hash:
         import yaml
 
-        invocation.screen.one(manifest, lambda: yaml.safe_dump(manifest, sort_keys=False).rstrip("\n"), name=address)
+        invocation.screen.one(manifest, yaml.safe_dump(manifest, sort_keys=False).rstrip("\n"), name=address)
         return
     way = invocation.cluster_way("users create")
     try:
@@ -90,7 +90,13 @@ def create_user(
         advice = f"`hookwright users password {address}` changes the password"
         raise CommandError(f"the user {address} exists", ExitCode.CONFLICT, hint=advice) from None
     user = {"email": address, "organization": organization, "role": role}
-    invocation.screen.one(user, lambda: f"{address} may log in to organization {organization} as {role}", name=address)
+    invocation.screen.one(user, f"{address} may log in to organization {organization} as {role}", name=address)
+    try:
+        way.cluster.request("GET", f"/api/v1/namespaces/{organization}")
+    except CommandError as error:
+        # A user who may not read namespaces gets no note.
+        if error.code is ExitCode.NOT_FOUND:
+            invocation.screen.note(f"namespace {organization} does not exist; the user sees nothing until it does")
 
 
 def set_password(
@@ -101,7 +107,7 @@ def set_password(
     """Set the password of a user; through /v1, your own. It ends the sessions of the user."""
     if only_hash:
         password_hash = hash_of(password(repeat=True))
-        invocation.screen.one({"passwordHash": password_hash}, lambda: password_hash, name=password_hash)
+        invocation.screen.one({"passwordHash": password_hash}, password_hash, name=password_hash)
         return
     kind, context = chosen(invocation.options)
     email = email or context.email
@@ -115,7 +121,7 @@ def set_password(
         # Without the user, this is an error.
         way.cluster.request("GET", way.user_path(email))
         way.cluster.patch(way.user_path(email), {"stringData": {"passwordHash": password_hash}})
-    invocation.screen.one({"email": email}, lambda: f"{email} has a new password", name=email)
+    invocation.screen.one({"email": email}, f"{email} has a new password", name=email)
 
 
 def delete_user(
@@ -125,13 +131,13 @@ def delete_user(
     confirm(f"Delete user {email}?", yes=yes)
     way = invocation.cluster_way(f"users delete {email}")
     way.cluster.request("DELETE", way.user_path(email))
-    invocation.screen.one({"email": email}, lambda: f"user {email} deleted", name=email)
+    invocation.screen.one({"email": email}, f"user {email} deleted", name=email)
 
 
 def show_secret(invocation: Invocation, endpoint: Endpoint) -> None:
     """Show the signing secret of an endpoint."""
     document = invocation.way.call_endpoint("GET", endpoint, "secret")
-    invocation.screen.one(document, lambda: str(document["secret"]), name=endpoint)
+    invocation.screen.one(document, str(document["secret"]), name=endpoint)
 
 
 def verify_signature(
@@ -171,7 +177,7 @@ def verify_signature(
         lines.append("compare the raw body, not JSON that was parsed and written again, and the secret")
     invocation.screen.one(
         {"endpoint": endpoint, "valid": valid, "checks": checks},
-        lambda: "\n".join(lines),
+        "\n".join(lines),
         name="valid" if valid else "invalid",
     )
     if not valid:

@@ -22,7 +22,7 @@ from hookwright_cli.parameters import (
     delivery_ids,
     endpoint_names,
 )
-from hookwright_cli.terminal.columns import ATTEMPTS, DELIVERIES, REPLAYS, shown
+from hookwright_cli.terminal.columns import ATTEMPTS, DELIVERIES, REPLAYS, deliveries_text, shown
 from hookwright_cli.terminal.event_lines import body_text
 from hookwright_cli.terminal.screen import Screen, plain
 from hookwright_cli.verbs import Invocation
@@ -62,7 +62,7 @@ def _times(since: str, until: str) -> dict[str, str]:
 def get_delivery(invocation: Invocation, delivery: Delivery) -> None:
     """Show a delivery: the request, and each attempt with its answer."""
     document = invocation.way.call("GET", "deliveries", delivery)
-    invocation.screen.one(document, lambda: described(invocation.screen, document))
+    invocation.screen.one(document, described(invocation.screen, document))
 
 
 def described(screen: Screen, document: dict[str, Any]) -> str:
@@ -121,14 +121,14 @@ def begin_replay(
     if dry_run:
         selection = invocation.way.call_endpoint("POST", endpoint, "replays", body={**body, "dry_run": True})
         prefix = "" if selection.get("total_is_exact", True) else "at least "
-        invocation.screen.one(selection, lambda: f"{prefix}{selection['total']} deliveries would be sent again")
+        invocation.screen.one(selection, f"{prefix}{deliveries_text(selection['total'])} would be sent again")
         return
     replay = invocation.way.call_endpoint("POST", endpoint, "replays", body=body)
     if wait:
         replay = _follow(invocation, endpoint, replay)
     invocation.screen.one(
         replay,
-        lambda: f"replay {replay['id']} of {endpoint} {replay['status']}: {replay['done']} of {replay['total']} sent",
+        f"replay {replay['id']} of {endpoint} {replay['status']}: {replay['done']} of {replay['total']} sent",
     )
 
 
@@ -165,7 +165,7 @@ def list_replays(
     """List the latest replays of an endpoint, or cancel one."""
     if cancel:
         invocation.way.call_endpoint("DELETE", endpoint, "replays", cancel)
-        invocation.screen.one({"id": cancel, "status": "cancelled"}, lambda: f"replay {cancel} cancelled")
+        invocation.screen.one({"id": cancel, "status": "cancelled"}, f"replay {cancel} cancelled")
         return
     replays = invocation.way.call_endpoint("GET", endpoint, "replays")["data"]
     invocation.screen.rows(replays, REPLAYS, none="There are no replays.")
@@ -189,7 +189,7 @@ def send_test(
     word = "delivered" if answer["success"] else "failed"
     invocation.screen.one(
         answer,
-        lambda: f"test of {endpoint} {invocation.screen.state(word)}: {result}",
+        f"test of {endpoint} {invocation.screen.state(word)}: {result}",
         name=str(answer.get("delivery_id", "")),
     )
     if not answer["success"]:

@@ -1,17 +1,25 @@
-"""``hookwright endpoints``: list, get, create, edit, suspend, resume, rotate, delete."""
+"""``hookwright endpoints``: list, get, create, edit, suspend, resume, rotate, delete.
 
+The options of ``create`` and ``edit`` come from the contract.
+"""
+
+import inspect
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
-from hookwright_cli.commands.endpoint_options import merge_patch, with_field_options
-from hookwright_cli.contract import SHOWN_FIELDS
-from hookwright_cli.parameters import Endpoint, Watch, Yes, argument
+from hookwright_cli.contract import ENDPOINT_FIELDS, SHOWN_FIELDS, EndpointField
+from hookwright_cli.durations import moment
+from hookwright_cli.parameters import Endpoint, Watch, Yes, argument, type_names
 from hookwright_cli.terminal.columns import ENDPOINTS, field_text, shown
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation
@@ -19,6 +27,15 @@ from hookwright_cli.way_choice import option
 
 _STATES = ("pending", "delivered", "failed", "discarded")
 _EDITABLE = (*(field.name for field in SHOWN_FIELDS), "enabled", "labels")
+_SYNTAX: dict[str, tuple[Any, str | None, str]] = {
+    "number": (int, "N", ""),
+    "object": (int, "N", " 0 removes it."),
+    "group": (bool, None, ""),
+    "list": (list[str], "TYPE", " Repeat the option."),
+    "map": (list[str], "NAME=@FILE", " Each value is in a file. Repeat the option."),
+    "time": (str, "DURATION|TIME|never", " A duration counts from now."),
+}
+"""The type, the metavar and a remark of an option, by the form of its field; other forms are texts."""
 
 
 def list_endpoints(invocation: Invocation, watch: Watch = False) -> None:
@@ -31,7 +48,7 @@ def list_endpoints(invocation: Invocation, watch: Watch = False) -> None:
 def get_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Show an endpoint with its conditions and counts."""
     document = invocation.way.endpoint(name)
-    invocation.screen.one(document, lambda: described(invocation.screen, document))
+    invocation.screen.one(document, described(invocation.screen, document))
 
 
 def described(screen: Screen, document: dict[str, Any]) -> str:
@@ -59,6 +76,71 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
     return "\n".join([screen.pairs(pairs), *conditions])
 
 
+def with_field_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Let the function of a command have the options of all fields in place of ``**options``."""
+    signature = inspect.signature(function)
+    parameters = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
+    fields = [item for field in ENDPOINT_FIELDS for item in (field, *_group(field))]
+    function.__signature__ = signature.replace(parameters=[*parameters, *map(_option, fields)])  # type: ignore[attr-defined]
+    return function
+
+
+def _group(field: EndpointField) -> tuple[EndpointField, ...]:
+    return field.fields if field.form == "group" else ()
+
+
+def _option(field: EndpointField) -> inspect.Parameter:
+    kind, metavar, remark = _SYNTAX.get(field.form, (str, "|".join(field.choices) or field.form.upper(), ""))
+    parameter = typer.Option(
+        None,
+        *field.options,
+        metavar=metavar,
+        help=(field.fields[0] if field.form == "object" else field).description + remark,
+        autocompletion=type_names if field.form == "list" else None,
+    )
+    return inspect.Parameter(field.parameter, inspect.Parameter.KEYWORD_ONLY, default=parameter, annotation=kind | None)
+
+
+def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch for the options of fields."""
+    patch: dict[str, Any] = {}
+    for field in ENDPOINT_FIELDS:
+        value = options.get(field.parameter)
+        group = {
+            part.name: options[part.parameter] for part in _group(field) if options.get(part.parameter) is not None
+        }
+        if value is not None or group:
+            patch[field.name] = group if field.form == "group" else _value(field, value)
+    if "url" in patch and "pull" in patch:
+        raise CommandError("--to URL sends requests; --pull and --lease are for an endpoint without it", ExitCode.USAGE)
+    if "url" in patch:
+        patch["pull"] = None
+    if options.get("pull"):
+        patch["url"] = None
+    return patch
+
+
+def _value(field: EndpointField, value: Any) -> Any:
+    match field.form:
+        case "list":
+            return [item for part in value for item in part.split(",")]
+        case "map":
+            return dict(map(_header, value))
+        case "object":
+            return {field.fields[0].name: value} if value else None
+        case "time":
+            return None if value == "never" else moment(value, field.options[0], datetime.now(UTC), ahead=True)
+    return value
+
+
+def _header(value: str) -> tuple[str, str]:
+    """Return a header; its value is in a file, because other users of the machine can read the command line."""
+    name, separator, path = value.partition("=@")
+    if not separator or not name:
+        raise CommandError(f"--header {value.partition('=')[0]!r} must be NAME=@FILE", ExitCode.USAGE)
+    return name, Path(path).read_text(encoding="utf-8").strip()
+
+
 @with_field_options
 def create_endpoint(
     invocation: Invocation,
@@ -76,7 +158,7 @@ def create_endpoint(
     name = document["id"]
     secret = document.get("secret") or f"hookwright secret show {name}{invocation.options.scope}"
     text = f"endpoint {name} created, status {document['status']}\nsigning secret: {secret}"
-    invocation.screen.one(document, lambda: text)
+    invocation.screen.one(document, text)
 
 
 @with_field_options
@@ -90,7 +172,7 @@ def edit_endpoint(invocation: Invocation, name: Endpoint, **options: Any) -> Non
             invocation.screen.note("nothing was changed")
             return
     document = invocation.way.change_endpoint(name, patch)
-    invocation.screen.one(document, lambda: f"endpoint {name} changed: {', '.join(sorted(patch))}")
+    invocation.screen.one(document, f"endpoint {name} changed: {', '.join(sorted(patch))}")
 
 
 def _edited(present: dict[str, Any], name: str) -> dict[str, Any]:
@@ -128,13 +210,13 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 def suspend_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Pause an endpoint: its deliveries wait."""
     document = invocation.way.change_endpoint(name, {"enabled": False})
-    invocation.screen.one(document, lambda: f"endpoint {name} suspended; its deliveries wait")
+    invocation.screen.one(document, f"endpoint {name} suspended; its deliveries wait")
 
 
 def resume_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Send the deliveries of a suspended endpoint."""
     document = invocation.way.change_endpoint(name, {"enabled": True})
-    invocation.screen.one(document, lambda: f"endpoint {name} resumed")
+    invocation.screen.one(document, f"endpoint {name} resumed")
 
 
 def rotate_endpoint(
@@ -149,11 +231,11 @@ def rotate_endpoint(
     old = "the old secret no longer signs"
     if until := document.get("previous_signs_until"):
         old = f"the old secret also signs webhook-signature until {until}, and alone X-Service-Signature"
-    invocation.screen.one(document, lambda: f"new signing secret of {name}: {document['secret']}\n{old}", name=name)
+    invocation.screen.one(document, f"new signing secret of {name}: {document['secret']}\n{old}", name=name)
 
 
 def delete_endpoint(invocation: Invocation, name: Endpoint, yes: Yes = False) -> None:
     """Delete an endpoint; its pending deliveries are discarded."""
     confirm(f"Delete endpoint {name} and discard its pending deliveries?", yes=yes)
     invocation.way.delete_endpoint(name)
-    invocation.screen.one({"id": name}, lambda: f"endpoint {name} deleted")
+    invocation.screen.one({"id": name}, f"endpoint {name} deleted")

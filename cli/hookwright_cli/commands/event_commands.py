@@ -13,7 +13,8 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.contract import EVENT_TYPES
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.parameters import argument, type_names
-from hookwright_cli.terminal import columns
+from hookwright_cli.terminal.columns import EVENT_TYPES as EVENT_TYPE_COLUMNS
+from hookwright_cli.terminal.columns import deliveries_text
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
 
@@ -42,7 +43,7 @@ def send_events(
         )
     if kind:
         answer = _patiently(invocation.way, [_event(kind, fields or [])])
-        invocation.screen.one(answer, lambda: _summary(answer), name=",".join(answer["event_ids"]))
+        invocation.screen.one(answer, _summary(answer), name=",".join(answer["event_ids"]))
         return
     DEADLINE.lift()
     total: dict[str, Any] = {"accepted": 0, "duplicates": 0, "deliveries": 0, "event_ids": []}
@@ -53,14 +54,14 @@ def send_events(
                 answer = _send_of_file(invocation.way, events)
                 total = {name: value + answer.get(name, type(value)()) for name, value in total.items()}
                 report(position)
-    invocation.screen.one(total, lambda: _summary(total), name="\n".join(total["event_ids"]))
+    invocation.screen.one(total, _summary(total), name="\n".join(total["event_ids"]))
 
 
 def _summary(answer: dict[str, Any]) -> str:
-    ids, number = answer["event_ids"], answer["deliveries"]
+    ids = answer["event_ids"]
     duplicates = f", {answer['duplicates']} repeated" if answer["duplicates"] else ""
     name = f": {ids[0]}" if len(ids) == 1 else ""
-    return f"{answer['accepted']} accepted{duplicates}, {number} {'delivery' if number == 1 else 'deliveries'}{name}"
+    return f"{answer['accepted']} accepted{duplicates}, {deliveries_text(answer['deliveries'])}{name}"
 
 
 def _event(kind: str, fields: list[str]) -> dict[str, Any]:
@@ -85,8 +86,7 @@ def _send_of_file(way: "Way", events: list[tuple[int, dict[str, Any]]]) -> dict[
             middle = len(events) // 2
             first, second = _send_of_file(way, events[:middle]), _send_of_file(way, events[middle:])
             return {name: first[name] + second[name] for name in first}
-        place = f"the {len(events)} events after line {events[0][0] - 1} were not accepted; those before were"
-        error.args = (f"{error}\n{place}",)
+        error.args = (f"{error}\nno event after line {events[0][0] - 1} was accepted; those before were",)
         raise
 
 
@@ -136,7 +136,7 @@ def explain_type(
 ) -> None:
     """Explain an event type: its meaning, an example, and the wildcards that include it."""
     if not kind:
-        invocation.screen.rows(EVENT_TYPES.values(), columns.EVENT_TYPES, none="")
+        invocation.screen.rows(EVENT_TYPES.values(), EVENT_TYPE_COLUMNS, none="")
         return
     if kind not in EVENT_TYPES:
         types = ", ".join(EVENT_TYPES)
@@ -145,4 +145,4 @@ def explain_type(
     pairs = [(name.capitalize(), str(event_type[name])) for name in ("type", "channel", "meaning")]
     pairs.append(("Wildcards", ", ".join(event_type["wildcards"])))
     example = json.dumps(event_type["example"], indent=2, ensure_ascii=False)
-    invocation.screen.one(event_type, lambda: f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)
+    invocation.screen.one(event_type, f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)

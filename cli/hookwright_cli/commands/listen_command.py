@@ -1,9 +1,11 @@
 """``hookwright listen``: a temporary endpoint with pull, whose events go to a receiver on this machine."""
 
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +17,6 @@ from hookwright_cli.durations import rfc3339, seconds_of
 from hookwright_cli.local_receiver import LocalAnswer, LocalReceiver
 from hookwright_cli.parameters import type_names
 from hookwright_cli.terminal.event_lines import event_text
-from hookwright_cli.terminal.key_presses import keys_pressed
 from hookwright_cli.terminal.screen import Screen, plain
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
@@ -66,7 +67,7 @@ def listen(
         _temporary_endpoint(invocation, types, life) as endpoint,
     ):
         session = _Session(invocation.screen, invocation.way, endpoint, life, receiver, ack_all=ack_all)
-        with keys_pressed(session.pressed) as reading:
+        with _keys_pressed(session.pressed) as reading:
             if reading and receiver:
                 invocation.screen.note("keys: r sends the last event again, Ctrl-C ends")
             session.run(lease=f"{seconds * _AT_ONCE + 60}s", wait=f"{min(_LONGEST_WAIT, life // _RENEWALS)}s")
@@ -75,33 +76,57 @@ def listen(
 @contextmanager
 def _ending_by_signals() -> Iterator[None]:
     """End as by Ctrl-C when the process is terminated or its terminal is closed, so that the endpoint is deleted."""
+    ends = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    # A signal that the parent process ignores, for example by nohup, stays ignored; SIGINT ends in every case.
+    ends = {number for number in ends if signal.getsignal(number) is not signal.SIG_IGN}
 
-    def end(number: int, frame: Any) -> None:  # noqa: ARG001
+    def interrupt(*_: Any) -> None:
         # A terminal that is closed sends several signals; only Ctrl-C may interrupt the deletion.
-        for name in handlers:
-            if name is not signal.SIGINT:
-                signal.signal(name, signal.SIG_IGN)
+        for number in ends:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():
+    for number in {signal.SIGINT, *ends}:
+        signal.signal(number, interrupt)
+    # Ctrl-C is the normal end.
+    with suppress(KeyboardInterrupt):
         yield
-        return
-    names = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    # A signal that the parent process ignores, for example by nohup, stays ignored; SIGINT ends in every case.
-    handlers = {
-        name: handler
-        for name in names
-        if (handler := signal.getsignal(name)) is not signal.SIG_IGN or name is signal.SIGINT
-    }
-    for name in handlers:
-        signal.signal(name, end)
+
+
+@contextmanager
+def _keys_pressed(handle: Callable[[str], None]) -> Iterator[bool]:
+    """Call a function for each key without Enter, in a thread, inside the context. Ctrl-C stays a signal.
+
+    Yields:
+        Whether keys are read: only if standard input is a terminal whose mode this machine can set.
+    """
     try:
-        # Ctrl-C is the normal end.
-        with suppress(KeyboardInterrupt):
-            yield
+        import termios
+        import tty
+    except ImportError:
+        yield False
+        return
+    terminal = sys.stdin.fileno() if sys.stdin.isatty() else -1
+    # The terminal would stop a process in the background that changes its mode.
+    if terminal < 0 or os.tcgetpgrp(terminal) != os.getpgrp():
+        yield False
+        return
+    before = termios.tcgetattr(terminal)
+    # TCSANOW: keys that were pressed before are not lost.
+    tty.setcbreak(terminal, termios.TCSANOW)
+    # The thread waits for a key until the process ends.
+    threading.Thread(target=_read_keys, args=(terminal, handle), daemon=True).start()
+    try:
+        yield True
     finally:
-        for name, handler in handlers.items():
-            signal.signal(name, handler)
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+def _read_keys(terminal: int, handle: Callable[[str], None]) -> None:
+    with suppress(OSError):
+        while data := os.read(terminal, 64):
+            for key in data.decode(errors="ignore"):
+                handle(key)
 
 
 @contextmanager
@@ -174,7 +199,9 @@ class _Session:
 
     def run(self, *, lease: str, wait: str) -> None:
         """Take messages, forward and settle them, until an exception."""
-        DEADLINE.lift(silent=True)
+        DEADLINE.lift()
+        # The requests wait by intention.
+        DEADLINE.notice_seconds = None
         request = {"limit": str(_AT_ONCE), "wait": wait, "lease": lease}
         start, pause, trouble, is_new = time.monotonic(), 1.0, "", True
         while True:

@@ -1,6 +1,5 @@
 """``hookwright status``: components, projects, endpoints and backlog, and what to do next. ``hookwright metrics``."""
 
-import functools
 import re
 import time
 from typing import Annotated, Any
@@ -138,7 +137,7 @@ def show_status(
         document = {"well": not problems, "problems": problems, **overview}
         name = "well" if not problems else "\n".join(problem["object"] for problem in problems)
         if not watch or not invocation.screen.for_people:
-            invocation.screen.one(document, functools.partial(str, text), name=name)
+            invocation.screen.one(document, text, name=name)
         else:
             invocation.screen.again(text)
         if not watch:

@@ -42,7 +42,7 @@ def back_up(
     states = ", ".join(f"{number} {state}" for state, number in counts.items()) or "no"
     invocation.screen.one(
         {"file": str(path), "bytes": size, "deliveries": counts},
-        lambda: f"{path}: {size} bytes, integrity ok, {states} deliveries",
+        f"{path}: {size} bytes, integrity ok, {states} deliveries",
         name=str(path),
     )
 
@@ -77,7 +77,7 @@ def restore(invocation: Invocation, file: Annotated[str, argument("FILE")], yes:
         with invocation.screen.progress("copying (bytes)", size) as report, path.open("rb") as source:
             copy.write(source, size, report)
     document = {"file": str(path), "bytes": size, "seconds": round(time.monotonic() - start, 1)}
-    invocation.screen.one(document, lambda: f"the store is that of {path}; the operator starts", name=str(path))
+    invocation.screen.one(document, f"the store is that of {path}; the operator starts", name=str(path))
 
 
 def adopt(
@@ -93,7 +93,7 @@ def adopt(
     confirm(f"Stop the operator and take the database from {previous}?", yes=yes)
     with copy.operator_stopped(invocation.screen.note):
         owner = copy.adopt(previous)
-    invocation.screen.one({"owner": owner}, lambda: f"the database belongs to {owner}; the operator starts", name=owner)
+    invocation.screen.one({"owner": owner}, f"the database belongs to {owner}; the operator starts", name=owner)
 
 
 def _store(invocation: Invocation, verb: str, *, only_sqlite: bool = True) -> "StoreCopy":

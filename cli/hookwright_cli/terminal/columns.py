@@ -42,6 +42,11 @@ def shown(value: Any) -> str:
             return " ".join(str(value).split())
 
 
+def deliveries_text(number: int) -> str:
+    """Return a number of deliveries in words."""
+    return "1 delivery" if number == 1 else f"{number} deliveries"
+
+
 def columns(layout: str, **texts: Callable[[Document], str]) -> tuple[Column, ...]:
     """Return the columns of a table.
 

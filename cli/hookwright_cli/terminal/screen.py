@@ -69,10 +69,10 @@ class Screen:
         else:
             self.line(self.table(items, columns))
 
-    def one(self, document: Mapping[str, Any], text: Callable[[], str], *, name: str = "") -> None:
+    def one(self, document: Mapping[str, Any], text: str, *, name: str = "") -> None:
         """Print one object: for people the text."""
         if self.for_people:
-            self.line(text())
+            self.line(text)
         else:
             self._structured(dict(document), [name or str(document.get("id", ""))])
 

@@ -115,32 +115,22 @@ class KubeconfigWay(ServiceWay):
         return endpoint
 
     def change_endpoint(self, name: str, patch: Mapping[str, Any]) -> Document:
-        """Change a WebhookEndpoint; the fields of one that ``/v1`` created stay those of ``/v1``."""
-        return resource_forms.endpoint_document(self._patch(name, lambda _: resource_forms.endpoint_patch(patch)))
+        """Change a WebhookEndpoint."""
+        endpoint = self._patch(self._object(name), resource_forms.endpoint_patch(patch))
+        return resource_forms.endpoint_document(endpoint)
 
-    def _patch(self, name: str, change: Callable[[Document], Document]) -> Document:
-        endpoint = self._object(name)
-        labels = endpoint["metadata"].get("labels") or {}
-        manager = _MADE_BY_API if labels.get("app.kubernetes.io/managed-by") == _MADE_BY_API else FIELD_MANAGER
-        body = change(endpoint)
-        # A patch of the state that was read: a change between the two is a conflict.
-        body.setdefault("metadata", {})["resourceVersion"] = endpoint["metadata"]["resourceVersion"]
-        try:
-            return self.cluster.patch(self._path(name), body, manager)
-        except CommandError as error:
-            if error.code is not ExitCode.CONFLICT:
-                raise
-            # The status changes often; the next try reads it again.
-            return self.cluster.patch(self._path(name), change(self._object(name)), manager)
+    def _patch(self, endpoint: Document, body: Document) -> Document:
+        """Apply a merge patch; the fields of an endpoint that ``/v1`` created stay those of ``/v1``."""
+        meta = endpoint["metadata"]
+        is_of_api = (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == _MADE_BY_API
+        return self.cluster.patch(self._path(meta["name"]), body, _MADE_BY_API if is_of_api else FIELD_MANAGER)
 
     def rotate(self, name: str, overlap: str) -> Document:
         """Raise ``spec.signing.rotation``, and wait for the new secret."""
-
-        def signing(endpoint: Document) -> Document:
-            present = (endpoint["spec"].get("signing") or {}).get("rotation", 0)
-            return {"spec": {"signing": {"rotation": present + 1, **({"overlap": overlap} if overlap else {})}}}
-
-        rotation = self._patch(name, signing)["spec"]["signing"]["rotation"]
+        endpoint = self._object(name)
+        rotation = (endpoint["spec"].get("signing") or {}).get("rotation", 0) + 1
+        signing = {"rotation": rotation, **({"overlap": overlap} if overlap else {})}
+        self._patch(endpoint, {"spec": {"signing": signing}})
         deadline = time.monotonic() + _WAIT_SECONDS
         while (secret := self.call_endpoint("GET", name, "secret"))["rotation"] < rotation:
             if time.monotonic() > deadline:

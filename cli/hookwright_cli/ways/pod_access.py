@@ -26,28 +26,18 @@ _TOKEN_REQUEST = {
 
 
 class _ForwardedStream(httpcore.NetworkStream):
-    """One forwarded connection."""
+    """One forwarded connection. A caller handles its OSError and TimeoutError."""
 
     def __init__(self, forward: Any, connection: Any) -> None:
         self._forward, self._connection = forward, connection
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         self._connection.settimeout(timeout)
-        try:
-            return bytes(self._connection.recv(max_bytes))
-        except TimeoutError:
-            raise httpcore.ReadTimeout("the forwarded port did not answer in time") from None
-        except OSError as error:
-            raise httpcore.ReadError(str(error)) from None
+        return bytes(self._connection.recv(max_bytes))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._connection.settimeout(timeout)
-        try:
-            self._connection.sendall(buffer)
-        except TimeoutError:
-            raise httpcore.WriteTimeout("the forwarded port did not read in time") from None
-        except OSError as error:
-            raise httpcore.WriteError(str(error)) from None
+        self._connection.sendall(buffer)
 
     def close(self) -> None:
         self._connection.close()
