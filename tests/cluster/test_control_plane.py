@@ -105,11 +105,11 @@ async def test_a_kubeconfig_with_a_command_gives_every_client_its_token(
 def test_an_incomplete_folder_of_binaries_names_what_is_missing(tmp_path: Path) -> None:
     """A folder from the environment is used unchanged, and the error names its missing files."""
     (tmp_path / "etcd").touch(mode=0o755)
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(ToolError) as error:
         acquire({"HOOKWRIGHT_KUBE_ASSETS": str(tmp_path)})
     for part in ("HOOKWRIGHT_KUBE_ASSETS", "kube-apiserver", "kube-controller-manager", "kubectl"):
-        assert part in str(caught.value)
-    assert "lacks etcd" not in str(caught.value)
+        assert part in str(error.value)
+    assert "lacks etcd" not in str(error.value)
 
 
 def test_a_folder_of_somebody_else_is_left_alone(assets: Assets, tmp_path: Path) -> None:

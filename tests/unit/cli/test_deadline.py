@@ -68,14 +68,14 @@ def test_a_command_ends_by_its_deadline_if_the_server_does_not_answer(
 ) -> None:
     """The error names the server, silent or slow; a line before it says that the command waits, and how long."""
     monkeypatch.setattr(deadline.DEADLINE, "notice_seconds", SECONDS / 4)
-    begun = time.monotonic()
-    ended = commands.quiet(*command, "--way", way, "--url", silent)
-    assert ended.exit_code == ExitCode.UNAVAILABLE
+    start = time.monotonic()
+    result = commands.quiet(*command, "--way", way, "--url", silent)
+    assert result.exit_code == ExitCode.UNAVAILABLE
     # Without the deadline it takes 40 s or longer; a busy machine needs some seconds for the imports.
-    assert SECONDS <= time.monotonic() - begun < 20
+    assert SECONDS <= time.monotonic() - start < 20
     place = silent if way == "api" else f"the API server at {silent}"
-    assert f"still waiting for {place}, at most {SECONDS} s\n" in ended.stderr
-    assert f"hookwright: {place} did not answer in time" in ended.stderr
+    assert f"still waiting for {place}, at most {SECONDS} s\n" in result.stderr
+    assert f"hookwright: {place} did not answer in time" in result.stderr
 
 
 def test_the_waits_of_a_command_have_one_total_and_a_lifted_deadline_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,6 @@ def test_the_bound_of_a_folder_names_the_folder(checkout: Path, capsys: pytest.C
     assert main([], root=checkout) == 0
     write(checkout, "docs/b.md", 3 * f"{IDIOM} ")
     assert main([], root=checkout) == 1
-    failed = capsys.readouterr().err
-    assert "docs has 4.0 idioms per 1,000 words; a folder may have 2" in failed
-    assert "good" not in failed
+    output = capsys.readouterr().err
+    assert "docs has 4.0 idioms per 1,000 words; a folder may have 2" in output
+    assert "good" not in output

@@ -235,10 +235,10 @@ def test_what_an_interrupted_run_left_is_replaced(tmp_path: Path, module: Path) 
 def test_without_any_way_the_error_tells_what_each_failed_on(tmp_path: Path, module: Path) -> None:
     """The error without network and Go names both, and the cache stays empty."""
     environ = environment(tmp_path)
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(ToolError) as error:
         acquire(environ, module=module, releases=CLOSED_NETWORK)
     for reason in ("http://127.0.0.1:9/", "install Go 1.26", "HOOKWRIGHT_KUBE_ASSETS"):
-        assert reason in str(caught.value)
+        assert reason in str(error.value)
     assert cached(environ) == []
 
 
