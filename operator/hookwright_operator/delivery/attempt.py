@@ -1,4 +1,4 @@
-"""Pure: the outcome of one attempt, the delays before a failed attempt is retried, and the delivery's next state."""
+"""Pure: the outcome of one attempt, the retry schedule, and the next state of a delivery."""
 
 import re
 from dataclasses import dataclass
@@ -14,6 +14,53 @@ MAX_DELAY_MS: Final = 30 * 24 * 3600 * 1000
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _DELAY: Final = re.compile(rf"(?:{_PART.pattern})+")
+
+
+class Outcome(NamedTuple):
+    """Outcome of one attempt.
+
+    Attributes:
+        status_code: HTTP status, 0 if there was no HTTP response.
+        error: reason of the failure, empty if and only if the attempt delivered; never contains a secret.
+        response: the beginning of the response body as text.
+        duration_ms: of the whole attempt, rounded up.
+        started_ms: when it began, in milliseconds since the epoch.
+        timed_out: whether the attempt failed because its timeout expired.
+        retry_after_ms: the delay that a 429 or 503 asked for in Retry-After, None if it did not.
+        response_headers: the headers of the response, one in each line; None if there was no response.
+        request: what identifies the request, see `Attempt.request`; None if no request was prepared.
+        own_fault: the resource that this process lacked for the attempt, such as descriptors; empty if the attempt was
+            made. Such an outcome gives no information about the receiver, so it is neither recorded nor counted.
+    """
+
+    status_code: int
+    error: str
+    response: str
+    duration_ms: int
+    started_ms: int
+    retry_after_ms: int | None = None
+    own_fault: str = ""
+    timed_out: bool = False
+    response_headers: str | None = None
+    request: str | None = None
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the receiver answered 2xx and its response is complete."""
+        return not self.error
+
+    def attempt(self, number: int) -> Attempt:
+        """Return the record of the attempt with its running number."""
+        return Attempt(
+            number=number,
+            started_ms=self.started_ms,
+            duration_ms=self.duration_ms,
+            status_code=self.status_code,
+            error=self.error,
+            response=self.response,
+            response_headers=self.response_headers,
+            request=self.request,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,71 +116,9 @@ class RetrySchedule:
             return None
         delay = self.delays_ms[attempts_made - 1]
         if retry_after_ms is not None:
-            delay = max(delay, min(retry_after_ms, self._longest(attempts_made)))
+            longest = (*self.delays_ms, 2 * self.delays_ms[-1])[attempts_made]
+            delay = max(delay, min(retry_after_ms, longest))
         return failed_at_ms + delay
-
-    def _longest(self, attempts_made: int) -> int:
-        if attempts_made < len(self.delays_ms):
-            return self.delays_ms[attempts_made]
-        return 2 * self.delays_ms[-1]
-
-
-def _parse_delay(text: str) -> int:
-    if not _DELAY.fullmatch(text):
-        raise ValueError(
-            f"{text!r} in the retry schedule is not a duration; write a number and ms, s, m, h or d, as in 30s or 2m"
-        )
-    delay = int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
-    if not 1 <= delay <= MAX_DELAY_MS:
-        raise ValueError(f"{text!r} in the retry schedule is out of bounds; a delay is from 1ms to 30d")
-    return delay
-
-
-class Outcome(NamedTuple):
-    """Outcome of one attempt.
-
-    Attributes:
-        status_code: HTTP status, 0 if there was no HTTP response.
-        error: reason of the failure, empty if and only if the attempt delivered; never contains a secret.
-        response: the beginning of the response body as text.
-        duration_ms: of the whole attempt, rounded up.
-        started_ms: when it began, in milliseconds since the epoch.
-        timed_out: whether the attempt failed because its timeout expired.
-        retry_after_ms: the delay that a 429 or 503 asked for in Retry-After, None if it did not.
-        response_headers: the headers of the response, one in each line; None if there was no response.
-        request: what identifies the request, see `Attempt.request`; None if no request was prepared.
-        own_fault: the resource that this process lacked for the attempt, such as descriptors; empty if the attempt was
-            made. Such an outcome gives no information about the receiver, so it is neither recorded nor counted.
-    """
-
-    status_code: int
-    error: str
-    response: str
-    duration_ms: int
-    started_ms: int
-    retry_after_ms: int | None = None
-    own_fault: str = ""
-    timed_out: bool = False
-    response_headers: str | None = None
-    request: str | None = None
-
-    @property
-    def delivered(self) -> bool:
-        """Whether the receiver answered 2xx and its response is complete."""
-        return not self.error
-
-    def attempt(self, number: int) -> Attempt:
-        """Return the record of the attempt with its running number."""
-        return Attempt(
-            number=number,
-            started_ms=self.started_ms,
-            duration_ms=self.duration_ms,
-            status_code=self.status_code,
-            error=self.error,
-            response=self.response,
-            response_headers=self.response_headers,
-            request=self.request,
-        )
 
 
 def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: RetrySchedule) -> Settlement:
@@ -149,3 +134,14 @@ def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: Ret
     if due_ms is None:
         return settlement._replace(state=State.FAILED)
     return settlement._replace(state=State.PENDING, due_ms=due_ms)
+
+
+def _parse_delay(text: str) -> int:
+    if not _DELAY.fullmatch(text):
+        raise ValueError(
+            f"{text!r} in the retry schedule is not a duration; write a number and ms, s, m, h or d, as in 30s or 2m"
+        )
+    delay = int(sum(Decimal(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text)))
+    if not 1 <= delay <= MAX_DELAY_MS:
+        raise ValueError(f"{text!r} in the retry schedule is out of bounds; a delay is from 1ms to 30d")
+    return delay

@@ -1,8 +1,7 @@
-"""Attempts: the loop that starts them, the way of one attempt, and the storing of results."""
+"""Attempts: the loop that starts them, and the way of one attempt until its result is stored."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -20,12 +19,11 @@ from hookwright_operator.store.records import Claimed, Settlement, State
 from hookwright_operator.store.retry import persist
 from hookwright_operator.store.store import Store
 from hookwright_operator.tracing import exemplar_of
+from hookwright_runtime.log_bounds import LogBound
 
 log = structlog.get_logger(__name__)
 
 _COUNTERS: Final = {state: metrics.DELIVERIES.labels(state.value) for state in (State.DELIVERED, State.FAILED)}
-_LOGGED_EVERY: Final = 10.0
-"""Seconds between two log lines about faults of this process with one reason."""
 
 
 class Observer(Protocol):
@@ -157,8 +155,9 @@ class AttemptRunner:
         self._results, self._releaser = results, releaser
         self._clock_ms, self._jitter = clock_ms, jitter
         self._tasks = tasks
-        self._own_faults = _OwnFaults()
         self._log = AttemptLog()
+        # The faults of one second have one line for each reason.
+        self._own_faults = LogBound(burst=0, rate=0.0, report=_report_own_faults)
 
     async def run(self) -> None:
         """Start attempts when a queue asks and when a pause ends, until cancelled; attempts under way then continue."""
@@ -214,7 +213,8 @@ class AttemptRunner:
 
     def _postpone(self, queue: EndpointQueue, delivery: Claimed, reason: str, *, keep: bool) -> None:
         now = asyncio.get_running_loop().time()
-        self._own_faults.note(reason)
+        metrics.OWN_FAULTS.labels(reason).inc()
+        self._own_faults.allow(reason)
         if keep and queue.active and not self._queues.closing:
             queue.postpone(delivery, now)
             self._queues.memory.take(queue.endpoint.namespace, delivery.size)
@@ -223,29 +223,5 @@ class AttemptRunner:
         self._queues.owned_shards.end(queue.shard)
 
 
-class _OwnFaults:
-    """Faults of this process by reason, such as ``descriptors``.
-
-    The first fault of a reason is logged at once. Later ones are counted, and logged in one line after ten seconds.
-    """
-
-    def __init__(self) -> None:
-        # Faults since the last line of a reason; without a line in the last ten seconds, a reason is not in it.
-        self._since_line: dict[str, int] = {}
-
-    def note(self, reason: str) -> None:
-        """Count an attempt that could not be made."""
-        metrics.OWN_FAULTS.labels(reason).inc()
-        if reason in self._since_line:
-            self._since_line[reason] += 1
-        else:
-            self._report(reason, 1)
-
-    def _report(self, reason: str, count: int) -> None:
-        log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)
-        self._since_line[reason] = 0
-        asyncio.get_running_loop().call_later(_LOGGED_EVERY, self._report_rest, reason, context=Context())
-
-    def _report_rest(self, reason: str) -> None:
-        if count := self._since_line.pop(reason):
-            self._report(reason, count)
+def _report_own_faults(reason: str, count: int) -> None:
+    log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)

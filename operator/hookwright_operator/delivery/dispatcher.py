@@ -64,12 +64,11 @@ class Dispatcher:
         self.owned_shards = queues.owned_shards
         self._releaser = ClaimReleaser(store, queues, self._tasks)
         self._claimer = Claimer(store, queues, self._releaser, schedule, sweep)
-        results = ResultWriter(store, queues, self._tasks, observer)
         self._attempts = AttemptRunner(
             queues,
             sender,
             schedule,
-            results,
+            ResultWriter(store, queues, self._tasks, observer),
             releaser=self._releaser,
             tasks=self._tasks,
             clock_ms=clock_ms,

@@ -1,6 +1,5 @@
 """Which errors are faults of this process, and which are faults of the receiver."""
 
-import asyncio
 import errno
 import os
 import socket
@@ -18,6 +17,7 @@ from hookwright_operator.metrics import OWN_FAULT_REASONS
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed
 from hookwright_runtime.errors import RefusedAddressError
+from hookwright_runtime.log_bounds import LogBound
 
 OWN = {
     OSError(errno.EMFILE, "Too many open files"): "descriptors",
@@ -77,31 +77,14 @@ def test_a_missing_address_family_is_no_lack_of_ports(monkeypatch: pytest.Monkey
     assert entries == ([error.value] if cause == "no port" else [])
 
 
-async def test_every_fault_of_a_burst_is_logged_although_no_other_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first one is logged at once, and the count of the others some seconds later."""
-    monkeypatch.setattr(attempt_runner, "_LOGGED_EVERY", 0.05)
-    faults = attempt_runner._OwnFaults()
+async def test_the_faults_of_a_second_have_one_line_for_each_reason() -> None:
+    """No fault is lost, although no other follows."""
+    faults = LogBound(burst=0, rate=0.0, report=attempt_runner._report_own_faults)
     with capture_logs() as logs:
-        for _ in range(1000):
-            faults.note("descriptors")
-        faults.note("memory")
-        assert [(line["reason"], line["attempts"]) for line in logs] == [("descriptors", 1), ("memory", 1)]
-        await until(lambda: len(logs) == 3)
-    assert (logs[2]["reason"], logs[2]["attempts"]) == ("descriptors", 999)
-
-
-async def test_faults_without_end_have_one_line_in_each_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fault is logged beside the counts of the others, and none is lost."""
-    monkeypatch.setattr(attempt_runner, "_LOGGED_EVERY", 0.05)
-    clock, faults, noted = asyncio.get_running_loop().time, attempt_runner._OwnFaults(), 0
-    began = clock()
-    with capture_logs() as logs:
-        while len(logs) < 5:
-            faults.note("ports")
-            noted += 1
-            await asyncio.sleep(0.001)
-        assert clock() - began >= 4 * 0.05
-        await until(lambda: sum(line["attempts"] for line in logs) == noted)
+        for reason in ["descriptors"] * 1000 + ["memory"]:
+            faults.allow(reason)
+        await until(lambda: len(logs) == 2)
+    assert [(line["reason"], line["attempts"]) for line in logs] == [("descriptors", 1000), ("memory", 1)]
 
 
 def test_a_postponed_delivery_is_first_again_and_pauses_grow() -> None:
