@@ -22,13 +22,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds import GROUP, VERSION
-from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews, Shelf
+from hookwright_operator.intake.review_cache import Keeping, ReviewAnswer, Reviews
 from hookwright_runtime import bounds
 from hookwright_runtime.connections import client_group
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.shelf import Shelf
 
 AUDIENCE: Final = "hookwright"
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path

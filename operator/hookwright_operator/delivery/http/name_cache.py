@@ -1,9 +1,5 @@
-"""Pure: addresses and failures of host names, kept separately by namespace.
+"""Pure: the addresses and failures of one host name; times are seconds of the event loop's clock."""
 
-No namespace sees or evicts the entries of another one. Times are seconds of the event loop's clock.
-"""
-
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,51 +71,6 @@ class NameEntry:
         addresses = list(self.addresses)
         self.addresses.append(self.addresses.pop(0))
         return addresses
-
-
-class NameCache:
-    """Entries of names, by namespace; the entry used last is kept longest.
-
-    Args:
-        total: entries of all namespaces.
-        per_namespace: entries of one namespace.
-    """
-
-    def __init__(self, total: int = 8192, per_namespace: int = 256) -> None:
-        self._total, self._per_namespace = total, per_namespace
-        self._names: dict[str, OrderedDict[str, NameEntry]] = {}
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def get(self, namespace: str, host: str) -> NameEntry:
-        """Return the entry of a name for a namespace; a new entry evicts the least recently used one."""
-        names = self._names.get(namespace)
-        if names is not None and (entry := names.get(host)) is not None:
-            names.move_to_end(host)
-            return entry
-        self._make_room(namespace)
-        entry = self._names.setdefault(namespace, OrderedDict())[host] = NameEntry()
-        self._size += 1
-        return entry
-
-    def _make_room(self, namespace: str) -> None:
-        size = len(self._names.get(namespace, ()))
-        if size >= self._per_namespace:
-            self._evict(namespace)
-        elif self._size >= self._total:
-            fair = self._total // len(self._names)
-            self._evict(
-                namespace if size >= max(1, fair) else max(self._names, key=lambda name: len(self._names[name]))
-            )
-
-    def _evict(self, namespace: str) -> None:
-        names = self._names[namespace]
-        names.popitem(last=False)
-        self._size -= 1
-        if not names:
-            del self._names[namespace]
 
 
 def _slow(took: float) -> float:

@@ -14,11 +14,12 @@ from typing import Final
 
 from hookwright_operator.delivery.http.error_messages import NoPlaceError, own_fault
 from hookwright_operator.delivery.http.guard import Guard
-from hookwright_operator.delivery.http.name_cache import FALLBACK, RENEWAL, NameCache, NameEntry
+from hookwright_operator.delivery.http.name_cache import FALLBACK, RENEWAL, NameEntry
 from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_runtime.bounds import LOOKUPS
 from hookwright_runtime.errors import RefusedAddressError
 from hookwright_runtime.places import FullError, Places
+from hookwright_runtime.shelf import Shelf
 
 Lookup = Callable[[str, int], Sequence[str]]
 """Name and port to addresses as text, blocking; raises OSError (``socket.gaierror``) if there are none."""
@@ -33,6 +34,8 @@ _OPEN_AT_ONCE: Final = 4
 """Files and sockets that one look-up may have open."""
 _CHECKING: Final = Lock()
 """Held during a check, so that all threads together open no more for it."""
+_NAMES: Final = 8192
+"""Names that are remembered."""
 SOCKETS: Final = 2 * _PER_FAMILY
 """Sockets that one attempt may have at once, because it tries the next address beside one that does not answer."""
 
@@ -72,7 +75,8 @@ class GuardedResolver:
         # A look-up cannot be cancelled and keeps its place until the resolver's timeout, so half of the places serve
         # only namespaces that have none.
         self._places = Places(LOOKUPS)
-        self._names = NameCache()
+        # By namespace and host, so that no namespace sees or evicts the entries of another one.
+        self._names: Shelf[NameEntry] = Shelf(_NAMES)
         self._pending: dict[tuple[str, str], _Pending] = {}
         self._loop = asyncio.get_running_loop()
 
@@ -83,7 +87,7 @@ class GuardedResolver:
             NoPlaceError: it has waited for a second, or too many look-ups of the namespace wait.
         """
         now = self._loop.time()
-        entry = self._names.get(namespace, host)
+        entry = self._entry(namespace, host)
         if not entry.due(now):
             return 0.0
         pending = self._ask(namespace, host, port, entry)
@@ -116,7 +120,7 @@ class GuardedResolver:
     async def _known(self, namespace: str, host: str, port: int) -> NameEntry:
         """Return the entry of a name; if no known result may be used, wait for the look-up that is due."""
         now = self._loop.time()
-        entry = self._names.get(namespace, host)
+        entry = self._entry(namespace, host)
         if not entry.due(now):
             return entry
         pending = self._ask(namespace, host, port, entry)
@@ -130,6 +134,13 @@ class GuardedResolver:
         if pending.fault is not None and not pending.entry.usable(now, FALLBACK):
             raise pending.fault
         return pending.entry
+
+    def _entry(self, namespace: str, host: str) -> NameEntry:
+        entry = self._names.find((namespace, host))
+        if entry is None:
+            entry = NameEntry()
+            self._names.keep((namespace, host), entry, namespace)
+        return entry
 
     def _ask(self, namespace: str, host: str, port: int, entry: NameEntry) -> _Pending | None:
         """Return the look-up of a name, running or waiting; None if too many of the namespace wait."""
