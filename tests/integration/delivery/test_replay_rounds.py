@@ -13,8 +13,7 @@ from support.store_factories import event, failures_of, settlement
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.replay_turns import POLL_SECONDS, STEP_SECONDS
-from hookwright_operator.services.replays import REPLAYED_AT_ONCE, Replays
+from hookwright_operator.services.replays import POLL_SECONDS, REPLAYED_AT_ONCE, STEP_SECONDS, Replays
 from hookwright_operator.store.chosen_replays import ChosenReplays
 from hookwright_operator.store.records import DELETED_REASON, ReplayState, State
 
