@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import structlog
 
-from hookwright_crds.base import secrets_path
+from hookwright_crds import API_VERSION
+from hookwright_crds.base import format_timestamp, secrets_path
 from hookwright_crds.trimming import MORE_FINALIZERS
-from hookwright_operator.reconcile.manifests import event_body, identity, metadata_body, secret_body, update_body
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
@@ -90,9 +90,9 @@ class Applier:
             case DeleteEndpoint(key, uid, version):
                 await self.kube.delete(key.path, uid=uid, resource_version=version)
             case ApplyMetadata(key):
-                return await self._apply_object(key, key.path, metadata_body(action))
+                return await self._apply_object(key, key.path, _metadata_body(action))
             case ApplyStatus(key, uid, status):
-                body = identity(key, uid) | {"status": dict(status)}
+                body = _identity(key, uid) | {"status": dict(status)}
                 return await self._apply_object(key, f"{key.path}/status", body)
         return False
 
@@ -139,9 +139,9 @@ class Applier:
             case CreateSecret(secret):
                 answer = await self._create_secret(secret)
             case RestoreSecret(secret):
-                answer = await self.kube.apply(secret.path, secret_body(secret, with_fields=False))
+                answer = await self.kube.apply(secret.path, _secret_body(secret, with_fields=False))
             case UpdateSecret(secret, removed_fields):
-                answer = await self.kube.merge(secret.path, update_body(secret, removed_fields))
+                answer = await self.kube.merge(secret.path, _update_body(secret, removed_fields))
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
                 return False
@@ -149,7 +149,7 @@ class Applier:
 
     async def _create_secret(self, secret: Secret) -> Object:
         try:
-            return await self.kube.post(secrets_path(secret.namespace), secret_body(secret, with_fields=True))
+            return await self.kube.post(secrets_path(secret.namespace), _secret_body(secret, with_fields=True))
         except KubeError as error:
             if error.status == 409:
                 # The Secret exists already: perhaps this operator created it before a crash. Read it, and plan again.
@@ -210,7 +210,7 @@ class Applier:
         while len(self._emission_times) > _REMEMBERED_EVENTS:
             del self._emission_times[next(iter(self._emission_times))]
         try:
-            await self.kube.post(f"/api/v1/namespaces/{event.key.namespace}/events", event_body(event, now))
+            await self.kube.post(f"/api/v1/namespaces/{event.key.namespace}/events", _event_body(event, now))
         except KubeError as error:
             namespace = event.key.namespace
             if self._log_bound.allow(namespace):
@@ -222,3 +222,72 @@ class Applier:
 
 def _report_omitted(namespace: str, count: int) -> None:
     log.warning("unwritten Events not logged, the namespace has used up its lines", namespace=namespace, events=count)
+
+
+def _identity(key: Key, uid: str) -> dict[str, Any]:
+    """Return the identity of an object; with its uid, so that an apply never creates a new object."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": key.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
+    }
+
+
+def _references(references: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [reference.to_kubernetes() for reference in references]
+
+
+def _metadata_body(action: ApplyMetadata) -> dict[str, Any]:
+    """Return the apply of Hookwright's part of an object's metadata."""
+    body = _identity(action.key, action.uid)
+    body["metadata"] |= {
+        "ownerReferences": _references(action.owner_references),
+        "finalizers": list(action.finalizers),
+        "annotations": dict(action.annotations),
+    }
+    return body
+
+
+def _secret_body(secret: Secret, *, with_fields: bool) -> dict[str, Any]:
+    """Return the body that creates a Secret, or, without its fields, the body that restores one."""
+    metadata: dict[str, Any] = {
+        "name": secret.name,
+        "namespace": secret.namespace,
+        "labels": dict(secret.labels),
+        "ownerReferences": _references(secret.owner_references),
+    }
+    if secret.uid:
+        metadata["uid"] = secret.uid
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    if with_fields:
+        metadata["annotations"] = dict(secret.annotations)
+        body["stringData"] = dict(secret.fields)
+    return body
+
+
+def _update_body(secret: Secret, removed_fields: tuple[str, ...]) -> dict[str, Any]:
+    """Return the merge patch of a Secret's fields and annotations."""
+    return {
+        "metadata": {"annotations": dict(secret.annotations), "resourceVersion": secret.resource_version},
+        "stringData": dict(secret.fields),
+        "data": dict.fromkeys(removed_fields),
+    }
+
+
+def _event_body(event: EmitEvent, now: datetime) -> dict[str, Any]:
+    """Return a Kubernetes Event."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{event.key.name[:200]}.", "namespace": event.key.namespace},
+        "involvedObject": _identity(event.key, event.uid)["metadata"]
+        | {"apiVersion": API_VERSION, "kind": event.key.kind},
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:1024],
+        "firstTimestamp": format_timestamp(event.since or now),
+        "lastTimestamp": format_timestamp(now),
+        "count": event.count,
+        "source": {"component": "hookwright-operator"},
+        "reportingComponent": "hookwright.dev/operator",
+    }
