@@ -151,11 +151,6 @@ class Cache:
         """Return the Secret of a name, independent of its creator."""
         return self._secrets.get((namespace, name))
 
-    def secret_of(self, body: Mapping[str, Any]) -> Secret | None:
-        """Return the known state of the Secret in a body."""
-        meta = body["metadata"]
-        return self._secrets.get((meta["namespace"], meta["name"]))
-
     def owner_of(self, secret: Secret) -> Key | None:
         """Return the key of the object that owns a Secret, found by the ownerReference or else by the label."""
         for reference in secret.owner_references:

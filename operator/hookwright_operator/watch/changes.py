@@ -63,9 +63,7 @@ class Changes:
 
     def _apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
         """Store a Secret in the cache, and enqueue its owner."""
-        if change != "DELETED" and self.cache.see_secret(body) is None:
-            return
-        secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.secret_of(body)
+        secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.see_secret(body)
         owner = self.cache.owner_of(secret) if secret else None
         if owner is not None and self.complete:
             self.queue.add(owner)
