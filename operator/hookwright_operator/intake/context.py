@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from hookwright_crds.documents.forms import Request as Document
 from hookwright_crds.operations import Right
-from hookwright_operator.intake.asgi import client_of, headers_of
 from hookwright_operator.intake.auth import Access, Producer, ReviewAuth
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services import IntakeServices
@@ -20,6 +20,17 @@ from hookwright_runtime.request_body import Bodies, parsing_places
 from hookwright_runtime.validation import body_of
 
 D = TypeVar("D", bound=Document)
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Return a request's headers by lowercase name; of a repeated header, the last."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def client_of(scope: Scope) -> str:
+    """Return the IP address of the client of a request; empty if it is not known."""
+    client: tuple[str, int] | None = scope.get("client")
+    return client[0] if client else ""
 
 
 @dataclass(frozen=True, slots=True)

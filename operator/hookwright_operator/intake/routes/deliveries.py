@@ -20,9 +20,8 @@ from hookwright_crds.documents.delivery_bodies import (
 )
 from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import timestamp
-from hookwright_operator.intake.asgi import client_of
 from hookwright_operator.intake.auth import Producer
-from hookwright_operator.intake.context import IntakeContext, access_to, hindrance
+from hookwright_operator.intake.context import IntakeContext, access_to, client_of, hindrance
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.services.delivery_log import MASK, SentRequest, is_cursor
 from hookwright_operator.store.records import Attempt, DeliveryRecord, State

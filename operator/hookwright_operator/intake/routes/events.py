@@ -8,9 +8,8 @@ from starlette.types import Receive, Scope, Send
 
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.requests import REQUEST_ID
-from hookwright_operator.intake.asgi import client_of, headers_of, send_json
 from hookwright_operator.intake.auth import Access
-from hookwright_operator.intake.context import IntakeContext
+from hookwright_operator.intake.context import IntakeContext, client_of, headers_of
 from hookwright_operator.intake.parsing import mode_of, parse, parse_in_pieces
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, record_acceptance, traceparent_of
@@ -58,7 +57,7 @@ class EventRoute:
             result.deliveries,
             '","'.join(result.event_ids),
         )
-        await send_json(send, 202, answer.encode())
+        await _send_json(send, 202, answer.encode())
 
     async def _accept(
         self, namespace: str, project: str, headers: Mapping[str, str], receive: Receive, trace: str | None = None
@@ -88,3 +87,10 @@ def _conflict(indexes: Sequence[int], *, is_numbered: bool) -> ProblemError:
         code=Code.EVENT_ID_REUSED,
         errors=tuple(FieldFault(field, message) for field in fields),
     )
+
+
+async def _send_json(send: Send, status: int, body: bytes) -> None:
+    """Send one whole answer, which is already JSON."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
