@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 import structlog
@@ -19,6 +20,7 @@ from hookwright_runtime.problems import Code, ProblemError
 
 MAX_DELIVERIES: Final = 2000
 """Deliveries of one request. One transaction writes them, and events of other tenants wait for it."""
+_COUNTED: Final = MAX_DELIVERIES + 1
 
 log = structlog.get_logger(__name__)
 
@@ -106,7 +108,7 @@ class Events:
             StoreUnavailable: nothing was written.
         """
         subscribers = {
-            kind: [endpoint.uid for endpoint in self.registry.subscribers(namespace, project, kind)]
+            kind: [endpoint.uid for endpoint in islice(self.registry.subscribers(namespace, project, kind), _COUNTED)]
             for kind in {event.type for event in events}
         }
         _check_deliveries(events, subscribers)
@@ -198,8 +200,8 @@ def _check_deliveries(events: Sequence[IncomingEvent], subscribers: Mapping[str,
     if count > MAX_DELIVERIES:
         raise ProblemError(
             422,
-            f'{count} endpoints of the project subscribe to "{kind}"; an event has at most {MAX_DELIVERIES} deliveries:'
-            " remove endpoints, or divide them among several projects",
+            f'more than {MAX_DELIVERIES} endpoints of the project subscribe to "{kind}", and an event has at most that'
+            " many deliveries: remove endpoints, or divide them among several projects",
         )
     raise ProblemError(
         422,
