@@ -184,31 +184,20 @@ class Registry:
         """Reject further events of a project."""
         self._projects.pop((namespace, name), None)
 
-    def has_project(self, namespace: str, name: str) -> bool:
-        """Whether the project exists."""
-        return (namespace, name) in self._projects
+    def project(self, namespace: str, name: str) -> ProjectSettings | None:
+        """Return the settings of a project, None if it does not exist."""
+        return self._projects.get((namespace, name))
 
     def omits_payloads(self, namespace: str, project: str) -> bool:
         """Whether the log of a project shows no payloads; the settings of an unknown project could forbid them."""
         settings = self._projects.get((namespace, project))
         return settings is None or settings.omits_payloads
 
-    def keeps_missed(self, namespace: str, project: str) -> bool:
-        """Whether events of a project are stored if no endpoint subscribes to them."""
-        return self._projects.get((namespace, project), DEFAULT_SETTINGS).keeps_missed
-
-    def project_uid(self, namespace: str, project: str) -> str:
-        """Return the uid of a project, empty if it is not known."""
-        return self._projects.get((namespace, project), DEFAULT_SETTINGS).uid
-
-    def project_created_ms(self, namespace: str, project: str) -> int:
-        """Return when a project was created, in milliseconds since the epoch; 0 if it is not known."""
-        return self._projects.get((namespace, project), DEFAULT_SETTINGS).created_ms
-
     def project_uid_of(self, endpoint_uid: str) -> str:
         """Return the uid of the project of an endpoint, empty if one of them is not known."""
         endpoint = self._endpoints.get(endpoint_uid)
-        return self.project_uid(endpoint.namespace, endpoint.project) if endpoint is not None else ""
+        settings = None if endpoint is None else self.project(endpoint.namespace, endpoint.project)
+        return "" if settings is None else settings.uid
 
     def put(self, endpoint: Endpoint) -> None:
         """Add an endpoint, or replace its earlier version."""

@@ -11,7 +11,7 @@ from hookwright_operator import metrics
 from hookwright_operator.delivery.dispatcher import Dispatcher
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.ids import delivery_id, message_id
-from hookwright_operator.registry import Registry
+from hookwright_operator.registry import DEFAULT_SETTINGS, Registry
 from hookwright_operator.services.acceptance_log import AcceptanceLog
 from hookwright_operator.store.records import DELETED_REASON, Accepted, Claimed, NewDelivery, NewEvent
 from hookwright_operator.store.store import Store
@@ -120,10 +120,10 @@ class Events:
     ) -> NewEvent:
         size = len(event.body) + len(event.attributes or "")
         deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids]
-        kept, uid = self.registry.keeps_missed(namespace, project), self.registry.project_uid(namespace, project)
+        settings = self.registry.project(namespace, project) or DEFAULT_SETTINGS
         return NewEvent(
             message_id(), namespace, project, event.event_id, event.type, event.body, tuple(deliveries), trace,
-            event.digest, event.attributes, event.message_id, kept, uid,
+            event.digest, event.attributes, event.message_id, settings.keeps_missed, settings.uid,
         )  # fmt: skip
 
     async def _write(self, events: Sequence[NewEvent]) -> AcceptResult:

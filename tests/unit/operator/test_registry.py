@@ -100,13 +100,13 @@ def test_the_end_of_a_predecessor_leaves_its_successor_findable() -> None:
 def test_projects_open_and_close() -> None:
     """Closing a project that was never open is no error."""
     registry = Registry()
-    assert not registry.has_project("acme", "billing")
+    assert not registry.project("acme", "billing")
     registry.put_project("acme", "billing")
-    assert registry.has_project("acme", "billing")
-    assert not registry.has_project("other", "billing")
+    assert registry.project("acme", "billing")
+    assert not registry.project("other", "billing")
     registry.remove_project("acme", "billing")
     registry.remove_project("acme", "billing")
-    assert not registry.has_project("acme", "billing")
+    assert not registry.project("acme", "billing")
 
 
 @pytest.mark.parametrize("endpoint_first", [True, False])

@@ -62,7 +62,7 @@ class EventRoute:
     async def _accept(
         self, namespace: str, project: str, headers: Mapping[str, str], receive: Receive, trace: str | None = None
     ) -> AcceptResult:
-        if not self._services.registry.has_project(namespace, project):
+        if self._services.registry.project(namespace, project) is None:
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
         mode = mode_of(headers)
         holder = f'namespace "{namespace}"'

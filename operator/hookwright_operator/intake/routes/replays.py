@@ -108,13 +108,13 @@ def _wanted(intake: IntakeContext, body: ReplayRequest, endpoint: Endpoint, now_
         if not types:
             message = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types'
             raise _refusal("types", f"{message}; it has missed no event of them")
-        if not registry.has_project(namespace, project):
+        settings = registry.project(namespace, project)
+        if settings is None:
             raise not_found(f'Project "{project}" in namespace "{namespace}"')
-        created_ms = registry.project_created_ms(namespace, project)
-        if until_ms < created_ms:
-            created_at = timestamp(created_ms)
+        if until_ms < settings.created_ms:
+            created_at = timestamp(settings.created_ms)
             raise _refusal("until", f'Project "{project}" was created at {created_at}; choose a later time')
-        choice, since_ms = choice._replace(types=tuple(types)), max(since_ms, created_ms)
+        choice, since_ms = choice._replace(types=tuple(types)), max(since_ms, settings.created_ms)
     return Wanted(endpoint.uid, choice, since_ms, until_ms, (namespace, project))
 
 

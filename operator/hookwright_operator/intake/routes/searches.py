@@ -17,7 +17,7 @@ from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import time_of, timestamp
 from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.intake.routes.deliveries import body_fields, check_cursor, delivery_answer
-from hookwright_operator.registry import Endpoint
+from hookwright_operator.registry import DEFAULT_SETTINGS, Endpoint
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search, State
 from hookwright_operator.store.sql import search as sql
 from hookwright_runtime.held_answers import HeldAnswer
@@ -73,8 +73,9 @@ async def show_event(intake: IntakeContext, request: Request, right: Right) -> H
 
 def _is_of(intake: IntakeContext, event: EventRecord, namespace: str, project: str | None) -> bool:
     """Whether an event is of a namespace, of the project if one is given, and not of an earlier one of its name."""
-    created_ms = intake.services.registry.project_created_ms(namespace, event.project)
-    return event.namespace == namespace and project in (None, event.project) and event.accepted_ms >= created_ms
+    settings = intake.services.registry.project(namespace, event.project) or DEFAULT_SETTINGS
+    is_later = event.accepted_ms >= settings.created_ms
+    return is_later and event.namespace == namespace and project in (None, event.project)
 
 
 def _deliveries(

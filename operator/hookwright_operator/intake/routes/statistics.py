@@ -36,12 +36,12 @@ async def of_project(intake: IntakeContext, request: Request, right: Right) -> S
     """Return the statistics of all endpoints of a project, also of deleted ones."""
     namespace, project = request.path_params["namespace"], request.path_params["project"]
     await intake.permit(request, right)
-    if not intake.services.registry.has_project(namespace, project):
+    settings = intake.services.registry.project(namespace, project)
+    if settings is None:
         raise not_found(f'Project "{project}" in namespace "{namespace}"')
     window = _window(request)
-    uid = intake.services.registry.project_uid(namespace, project)
     with await intake.reads.acquire(namespace):
-        return StatisticsAnswer(**_fields(await intake.services.store.statistics.of(uid, window)))
+        return StatisticsAnswer(**_fields(await intake.services.store.statistics.of(settings.uid, window)))
 
 
 def _window(request: Request) -> Window:

@@ -35,7 +35,7 @@ def known_secrets(stage: Stage) -> tuple[str, ...] | None:
 async def test_a_project_takes_events_and_nothing_is_asked(stage: Stage) -> None:
     """A follower knows the same projects as the leader."""
     await stage.reconciler.reconcile(PROJECT)
-    assert stage.registry.has_project("acme", "billing")
+    assert stage.registry.project("acme", "billing")
     assert stage.server.asked == []
 
 

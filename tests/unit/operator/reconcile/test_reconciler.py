@@ -60,10 +60,10 @@ async def test_an_answer_that_shows_nothing_new_ends_it(stage: Stage) -> None:
 async def test_a_project_that_is_gone_accepts_nothing(stage: Stage) -> None:
     """A project accepts events after its reconcile, and rejects them after the reconcile of its deletion."""
     await stage.reconciler.reconcile(PROJECT)
-    assert stage.registry.has_project("acme", "billing")
+    assert stage.registry.project("acme", "billing")
     stage.cache.lose("Project", project(3000))
     await stage.reconciler.reconcile(PROJECT)
-    assert not stage.registry.has_project("acme", "billing")
+    assert not stage.registry.project("acme", "billing")
 
 
 async def test_a_refused_secret_is_reported_and_events_find_the_endpoint(stage: Stage) -> None:
