@@ -233,7 +233,7 @@ def test_one_tenant_cannot_use_the_whole_memory(play: Play) -> None:
         for _ in range(32):
             await post(engine, "hostile", body=b"x" * 16_384)
         assert engine.dispatcher.queues.memory.used_by("hostile") >= 256 << 10
-        assert engine.dispatcher.reserve("healthy-0", 65_536), "no memory is left for the healthy tenant"
+        assert engine.dispatcher.queues.reserve("healthy-0", 65_536), "no memory is left for the healthy tenant"
         engine.dispatcher.cancel("healthy-0", 65_536)
         assert_served(engine, await latencies(engine, "healthy", receiver))
         for endpoint in hostile:

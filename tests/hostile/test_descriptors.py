@@ -19,8 +19,8 @@ from support.receivers import keeps_answering, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator import metrics
+from hookwright_operator.delivery.http.client import KEEPALIVE, IdleConnections
 from hookwright_operator.delivery.http.error_messages import own_fault
-from hookwright_operator.delivery.http.idle_connections import KEEPALIVE, IdleConnections
 from hookwright_operator.delivery.http.resolver import system_lookup
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.registry import Endpoint

@@ -9,10 +9,9 @@ import structlog
 from hookwright_operator import metrics
 from hookwright_operator.delivery.attempt import Outcome, RetrySchedule, judge
 from hookwright_operator.delivery.attempt_log import AttemptLog
-from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.queues import ClaimReleaser, EndpointQueues
 from hookwright_operator.delivery.tasks import Tasks, wait_for_event
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, Settlement, State

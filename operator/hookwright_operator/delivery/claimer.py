@@ -10,9 +10,8 @@ import structlog
 from hookwright_crds.base import parse_duration
 from hookwright_crds.documents.message_bodies import DELAY_BOUNDS
 from hookwright_operator.delivery.attempt import RetrySchedule
-from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
-from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.queues import ClaimReleaser, EndpointQueues
 from hookwright_operator.delivery.tasks import wait_for_event
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed

@@ -14,11 +14,10 @@ import structlog
 from hookwright_operator import metrics
 from hookwright_operator.delivery.attempt import RetrySchedule
 from hookwright_operator.delivery.attempt_runner import AttemptRunner, Observer, ResultWriter
-from hookwright_operator.delivery.claim_releaser import ClaimReleaser
 from hookwright_operator.delivery.claimer import Claimer
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.pull_waiters import PullWaiters
-from hookwright_operator.delivery.queues import EndpointQueues
+from hookwright_operator.delivery.queues import ClaimReleaser, EndpointQueues
 from hookwright_operator.delivery.shares import Bounds
 from hookwright_operator.delivery.tasks import Tasks
 from hookwright_operator.registry import Endpoint
@@ -106,10 +105,6 @@ class Dispatcher:
             self.queues.remove(queue)
 
     # ---- calls by the services of the intake
-
-    def reserve(self, uid: str, size: int) -> bool:
-        """Reserve a place in memory for a delivery that is about to be accepted; return False if there is none."""
-        return self.queues.reserve(uid, size)
 
     def cancel(self, uid: str, size: int) -> None:
         """Release a reserved place: the event was a duplicate, or was not accepted."""

@@ -119,7 +119,7 @@ class Events:
         self, namespace: str, project: str, event: IncomingEvent, trace: str | None, uids: Iterable[str]
     ) -> NewEvent:
         size = len(event.body) + len(event.attributes or "")
-        deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.reserve(uid, size)) for uid in uids]
+        deliveries = [NewDelivery(delivery_id(), uid, self.dispatcher.queues.reserve(uid, size)) for uid in uids]
         settings = self.registry.project(namespace, project) or DEFAULT_SETTINGS
         return NewEvent(
             message_id(), namespace, project, event.event_id, event.type, event.body, tuple(deliveries), trace,

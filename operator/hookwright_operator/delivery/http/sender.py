@@ -20,7 +20,7 @@ from yarl import URL
 
 from hookwright_crds.endpoint_fields import CLOUDEVENTS, RESERVED_HEADERS
 from hookwright_operator.delivery.attempt import Outcome
-from hookwright_operator.delivery.http.client import Client
+from hookwright_operator.delivery.http.client import Client, Origin
 from hookwright_operator.delivery.http.connection import Exchange
 from hookwright_operator.delivery.http.error_messages import (
     AttemptError,
@@ -31,7 +31,6 @@ from hookwright_operator.delivery.http.error_messages import (
     timeout_words,
 )
 from hookwright_operator.delivery.http.guard import Guard, is_literal
-from hookwright_operator.delivery.http.idle_connections import Origin
 from hookwright_operator.delivery.http.message_headers import PREFIX, cloudevent_headers
 from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
