@@ -4,11 +4,14 @@ If several replicas serve one installation, the leader executes whole plans. The
 for their own registry of projects and endpoints. The watch shows them the leader's writes.
 """
 
+import base64
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from hookwright_crds.keys import mint
 from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
@@ -21,20 +24,26 @@ from hookwright_operator.reconcile.endpoint import plan_endpoint
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
+    CreateSecret,
     DiscardDeliveries,
     Plan,
     Register,
     RegistryAction,
     SecretAction,
+    UpdateSecret,
 )
 from hookwright_operator.reconcile.project import plan_project
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
-from hookwright_operator.reconcile.write_refusals import is_missing_right, is_refusal, shortened, without_secrets
 from hookwright_operator.registry import Registry
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.objects import Key, Resource
 from hookwright_operator.watch.work_queue import WorkQueue
-from hookwright_runtime.errors import KubeError, WriteRefused
+from hookwright_runtime.errors import KubeError, KubeUnavailable, WriteRefused
+
+_SHOWN_CHARACTERS: Final = 500
+_MISSING_RIGHT: Final = re.compile(r"cannot (create|patch|update|delete|get) resource")
+_WEBHOOK: Final = "failed calling webhook"
+"""In the message of an admission webhook that gives no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +87,10 @@ class Reconciler:
             # Neither the status nor the log may show a secret that the answer repeats.
             failure = error.explained(without_secrets(error.explanation, plan))
         if failure is not None:
-            if not is_refusal(failure):
+            if not _is_refusal(failure):
                 raise failure
             await self._report_refusal(resource, now, shortened(failure.explanation))
-            if is_missing_right(failure):
+            if _is_missing_right(failure):
                 raise failure
             raise WriteRefused(str(failure), status=failure.status, reason=failure.reason)
         if failures is not None:
@@ -166,3 +175,36 @@ def _lost_counts(endpoint: WebhookEndpoint) -> bool:
 def _seconds_until(now: datetime, *times: datetime | None) -> float | None:
     soonest = min((time for time in times if time is not None), default=None)
     return (soonest - now).total_seconds() if soonest is not None else None
+
+
+def _is_refusal(error: KubeError) -> bool:
+    """Return whether the API server refused a write, and will refuse it again until somebody changes something.
+
+    A conflict or a missing object ends with the next plan.
+    """
+    if isinstance(error, KubeUnavailable):
+        return _WEBHOOK in error.explanation
+    return error.status in (400, 403, 405, 406, 413, 422)
+
+
+def _is_missing_right(error: KubeError) -> bool:
+    """Return whether RBAC refused the write; an administrator of the installation must correct this, not the tenant."""
+    return _MISSING_RIGHT.search(error.explanation) is not None
+
+
+def without_secrets(explanation: str, plan: Plan) -> str:
+    """Return the API server's message without the secrets that the plan writes.
+
+    An admission webhook may repeat the object that it refuses.
+    """
+    for action in plan.actions:
+        if isinstance(action, CreateSecret | UpdateSecret):
+            for text in filter(None, action.secret.fields.values()):
+                for form in (text, base64.b64encode(text.encode()).decode()):
+                    explanation = explanation.replace(form, "[secret]")
+    return explanation
+
+
+def shortened(explanation: str) -> str:
+    """Return the beginning of a message, as long as a condition shows it."""
+    return explanation if len(explanation) <= _SHOWN_CHARACTERS else f"{explanation[:_SHOWN_CHARACTERS]}…"

@@ -8,7 +8,7 @@ from unit.operator.watch.test_cache import ORDERS, PROJECT, project, secret
 
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.reconcile.plan import CreateSecret, Plan
-from hookwright_operator.reconcile.write_refusals import shortened, without_secrets
+from hookwright_operator.reconcile.reconciler import shortened, without_secrets
 from hookwright_operator.watch.objects import Secret
 from hookwright_runtime.errors import KubeError, KubeUnavailable, WriteRefused
 
