@@ -19,7 +19,6 @@ from hookwright_operator.ids import take_id
 from hookwright_operator.registry import Endpoint, Registry
 from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Settlement, State
-from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError
 
@@ -33,17 +32,7 @@ _END_SECONDS: Final = 1.0
 _BACKOFF: Final = 5.0
 _MESSAGE_ID: Final = re.compile(r"(dlv_[0-7][0-9A-HJKMNP-TV-Z]{25})\.([0-7][0-9A-HJKMNP-TV-Z]{25})")
 
-__all__ = [
-    "LEASE_ENDED",
-    "LeaseId",
-    "Messages",
-    "Nack",
-    "SettledLease",
-    "Taken",
-    "lease_of",
-    "message_headers",
-    "message_id_of",
-]
+__all__ = ["Messages", "lease_of", "message_headers", "message_id_of"]
 
 
 def lease_of(message_id: str) -> LeaseId | None:

@@ -20,16 +20,9 @@ from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import timestamp
 from hookwright_operator.intake.context import IntakeContext, hindrance
 from hookwright_operator.registry import Endpoint
-from hookwright_operator.services.messages import (
-    LEASE_ENDED,
-    LeaseId,
-    Nack,
-    SettledLease,
-    Taken,
-    lease_of,
-    message_headers,
-    message_id_of,
-)
+from hookwright_operator.services.messages import lease_of, message_headers, message_id_of
+from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Taken
+from hookwright_operator.store.sql.pull import LEASE_ENDED
 from hookwright_runtime.held_answers import HeldAnswer, until_gone
 from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.validation import query_of
