@@ -51,8 +51,7 @@ from hookwright_operator.supervisor import Supervisor
 from hookwright_operator.tracing import Traces
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.freshness import WatchFreshness
-from hookwright_operator.watch.kopf_informer import watch_cluster
+from hookwright_operator.watch.kopf_informer import WatchFreshness, watch_cluster
 from hookwright_operator.watch.objects import MODELS, plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue

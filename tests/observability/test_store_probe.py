@@ -14,7 +14,7 @@ from support.clock import Seconds
 from support.polling import PATIENCE, until
 
 from hookwright_operator.store_probe import StoreProbe
-from hookwright_operator.watch.freshness import WatchFreshness
+from hookwright_operator.watch.kopf_informer import WatchFreshness
 from hookwright_runtime.errors import StoreUnavailable
 
 
