@@ -89,11 +89,13 @@ def utc_now() -> datetime:
 
 
 def open_files(settings: OperatorSettings) -> int:
-    """Return how many files the operator has open if each use of file descriptors is at its bound."""
+    """Return how many files a replica of these roles has open if each use of file descriptors is at its bound."""
     itself = _PROCESS + 2 * API_SERVER + _WATCHES * len(settings.watch_namespaces)
-    listeners = HEALTH_BOUNDS.total + settings.intake_connections + 2 * MOST_LINGERING
-    sending = LOOKUPS.at_once + SOCKETS * (settings.max_in_flight + TESTS.total) + _idle_connections(settings)
-    return itself + listeners + sending
+    accepts, delivers = "intake" in settings.roles, "deliver" in settings.roles
+    listeners = HEALTH_BOUNDS.total + MOST_LINGERING + accepts * (settings.intake_connections + MOST_LINGERING)
+    attempts = delivers * settings.max_in_flight + accepts * TESTS.total
+    sending = LOOKUPS.at_once + SOCKETS * attempts + _idle_connections(settings)
+    return itself + listeners + (accepts or delivers) * sending
 
 
 def _idle_connections(settings: OperatorSettings) -> int:

@@ -18,10 +18,12 @@ PROGRAM = (
     "ensure_open_files(1024, bounds='SETTING'); print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
 )
 REDIS = {"HOOKWRIGHT_RATE_LIMIT_URL": "redis://127.0.0.1:1"}
+RECONCILES = {"HOOKWRIGHT_ROLES": "reconcile", "HOOKWRIGHT_DATABASE_URL": "postgresql://127.0.0.1:1/hookwright"}
 PROCESSES = [
     pytest.param("operator", {}, 10_080, id="operator"),
     pytest.param("operator", {"HOOKWRIGHT_WATCH_NAMESPACES": "acme,globex"}, 10_088, id="two namespaces"),
     pytest.param("operator", {"HOOKWRIGHT_MAX_IN_FLIGHT": "80"}, 5_536, id="few attempts"),
+    pytest.param("operator", RECONCILES, 288, id="only the role reconcile"),
     pytest.param("api", {}, 4_936, id="api"),
     pytest.param("api", REDIS, 9_032, id="api with a shared counter"),
 ]
