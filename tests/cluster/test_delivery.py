@@ -11,8 +11,6 @@ from cluster.conftest import SCHEDULE
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.polling import eventually
 
-from hookwright_dev.cluster.installation import AUDIENCE, service_account_token
-from hookwright_dev.receiver import Received
 from hookwright_operator.delivery.attempt import RetrySchedule
 
 DELAYS = [delay / 1000 for delay in RetrySchedule.parse(SCHEDULE).delays_ms]

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookwright_operator.delivery.attempt import Outcome, RetrySchedule, judge
+from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, State
 
 SCHEDULE = RetrySchedule.parse("30s,2m,10m,30m,2h")
