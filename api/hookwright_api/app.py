@@ -20,7 +20,7 @@ from hookwright_api.http.openapi import describe, methods_of
 from hookwright_api.http.swagger_ui import add_swagger_ui
 from hookwright_api.key_usage import KeyUsage
 from hookwright_api.operator_client import OperatorClient
-from hookwright_api.rate_limits import Limiter, LimitsUnavailable
+from hookwright_api.rate_limits import Limiter
 from hookwright_api.routes import routers
 from hookwright_api.services import Services, utc_now
 from hookwright_api.settings import ApiSettings
@@ -28,7 +28,7 @@ from hookwright_api.view.view import View
 from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.bounds import PASSWORDS
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, send_problem, unavailable
+from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, send_problem
 from hookwright_runtime.validation import from_validation
 
 DESCRIPTION: Final = (
@@ -98,7 +98,6 @@ def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI
         add_console(app)
     app.state.console = settings.console
     app.add_exception_handler(ProblemError, _on_problem)
-    app.add_exception_handler(LimitsUnavailable, _on_limits_unavailable)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
     of_console: dict[str, Any] = {"file_paths": FILES_OF_CONSOLE, "send_error": _send_page} if settings.console else {}
@@ -132,10 +131,6 @@ def _answer(request: Request, problem: ProblemError) -> Response:
 
 async def _on_problem(request: Request, error: Any) -> Response:
     return _answer(request, error)
-
-
-async def _on_limits_unavailable(request: Request, error: Any) -> Response:
-    return _answer(request, unavailable(str(error)))
 
 
 async def _on_invalid(request: Request, error: Any) -> Response:

@@ -24,8 +24,7 @@ from redis.exceptions import RedisError
 
 from hookwright_api.metrics import LIMITS_AVAILABLE, REJECTIONS
 from hookwright_api.settings import ApiSettings
-from hookwright_runtime.errors import HookwrightError
-from hookwright_runtime.problems import Code, ProblemError
+from hookwright_runtime.problems import Code, ProblemError, unavailable
 
 _EXPIRED_AT_ONCE: Final = 2
 """Expired identities that each new one removes; more than one, so that their number shrinks again."""
@@ -37,10 +36,6 @@ _ANSWER_SECONDS: Final = 0.5
 """Timeout of the counters' server."""
 _HOLD_OFF_SECONDS: Final = 1.0
 """Time between two tries while the counters' server is unavailable; between them no request waits for it."""
-
-
-class LimitsUnavailable(HookwrightError):  # noqa: N818
-    """The state that the counters of the rate limits cannot be reached and the settings then require a refusal."""
 
 
 class Scope(StrEnum):
@@ -165,7 +160,7 @@ class Limiter:
         """Count a request and return its verdict; None if the limit is disabled.
 
         Raises:
-            LimitsUnavailable: it cannot be counted, and the settings then require a refusal.
+            ProblemError: 503, it cannot be counted, and the settings then require a refusal.
         """
         return await self._ask(scope, identity, count=True)
 
@@ -199,7 +194,7 @@ class Limiter:
                 LIMITS_AVAILABLE.set(1)
                 return verdict
         if not self._fail_open:
-            raise LimitsUnavailable("the rate limit counters are unavailable")
+            raise unavailable("the rate limit counters are unavailable")
         return None
 
     async def _verdict(

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive
 
 from hookwright_api.auth.callers import Caller, authenticate
-from hookwright_api.http.middleware import CLIENT, tally_of
+from hookwright_api.http.middleware import CLIENT, enforce
 from hookwright_api.http.openapi import route_options
 from hookwright_api.rate_limits import Scope
 from hookwright_api.services import services_of
@@ -221,11 +221,7 @@ async def admit(request: Request, caller: Caller, permission: Permission) -> Non
         ProblemError: 429, the organization's limit is used up; 403, the caller lacks the permission.
     """
     services = services_of(request)
-    verdict = await services.limiter.hit(Scope.ORGANIZATION, caller.organization)
-    if verdict is not None:
-        tally_of(request.scope).append(verdict)
-        if not verdict.allowed:
-            raise verdict.refusal()
+    enforce(request.scope, await services.limiter.hit(Scope.ORGANIZATION, caller.organization))
     if caller.key is not None:
         services.key_use.note(caller.key)
     request.scope[_CALLER] = caller

@@ -6,7 +6,7 @@ It is plain ASGI, because every request passes it.
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Container, Sequence
-from typing import Final, cast
+from typing import Final
 
 import structlog
 from starlette.datastructures import Headers
@@ -16,12 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hookwright_api import metrics
 from hookwright_api.http.client_address import client_of
 from hookwright_api.http.openapi import changes_state
-from hookwright_api.rate_limits import Limiter, LimitsUnavailable, Verdict, limit_headers
+from hookwright_api.rate_limits import Limiter, Verdict, limit_headers
 from hookwright_api.rate_limits import Scope as LimitScope
 from hookwright_api.request_context import begin
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_runtime.connections import Network
-from hookwright_runtime.problems import ProblemError, send_problem, unavailable
+from hookwright_runtime.problems import ProblemError, send_problem
 
 log = structlog.get_logger(__name__)
 
@@ -35,9 +35,16 @@ _REQUEST_ID: Final = REQUEST_ID.lower().encode()
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-def tally_of(scope: Scope) -> list[Verdict]:
-    """Return the verdicts on a request; limits that are counted later append theirs."""
-    return cast("list[Verdict]", scope[TALLY])
+def enforce(scope: Scope, verdict: Verdict | None) -> None:
+    """Show a verdict in the headers of the answer; None is no limit.
+
+    Raises:
+        ProblemError: 429, the request is not allowed.
+    """
+    if verdict is not None:
+        scope[TALLY].append(verdict)
+        if not verdict.allowed:
+            raise verdict.refusal()
 
 
 async def _send_problem(_: Scope, send: Send, problem: ProblemError) -> None:
@@ -103,23 +110,16 @@ class Middleware:
             _measure(scope, method, answer.status, time.perf_counter() - began)
 
     async def _count(self, scope: Scope, headers: Headers) -> None:
-        scope[TALLY] = tally = []
+        scope[TALLY] = []
         peer = scope.get("client")
         forwarded_for = headers.getlist("x-forwarded-for") if self._proxies else ()
         scope[CLIENT] = client_of(peer[0] if peer else None, forwarded_for, self._proxies)
-        if scope["path"] in self._file_paths:
-            return
-        verdict = await self._limiter().hit(LimitScope.IP, scope[CLIENT])
-        if verdict is not None:
-            tally.append(verdict)
-            if not verdict.allowed:
-                raise verdict.refusal()
+        if scope["path"] not in self._file_paths:
+            enforce(scope, await self._limiter().hit(LimitScope.IP, scope[CLIENT]))
 
     def _problem(self, error: Exception, scope: Scope, its_id: str) -> ProblemError:
         if isinstance(error, ProblemError):
             return error
-        if isinstance(error, LimitsUnavailable):
-            return unavailable(str(error))
         log.error("unexpected fault", method=scope["method"], route=_route(scope), exc_info=error)
         return ProblemError(500, f"unexpected error; see the API's log for request id {its_id}", trace=its_id)
 

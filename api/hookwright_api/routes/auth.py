@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from hookwright_api.auth.passwords import hash_password, verify_password
 from hookwright_api.auth.session_tokens import issue_token
 from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, client_of_request, needs
-from hookwright_api.http.middleware import tally_of
+from hookwright_api.http.middleware import enforce
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.rate_limits import Scope
 from hookwright_api.rendering import timestamp
@@ -79,8 +79,7 @@ async def _check_failures(request: Request, email: str) -> None:
     for scope, identity in _counted(request, email):
         verdict = await limiter.peek(scope, identity)
         if verdict is not None and not verdict.allowed:
-            tally_of(request.scope).append(verdict)
-            raise verdict.refusal()
+            enforce(request.scope, verdict)
 
 
 def _hashing(services: Services, function: Callable[..., T], *arguments: object) -> Awaitable[T]:
