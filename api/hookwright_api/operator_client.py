@@ -4,7 +4,9 @@ It authenticates with a ServiceAccount token of the audience ``hookwright``; RBA
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,9 +15,10 @@ import httpx
 import structlog
 from pydantic import ValidationError
 from pydantic_core import from_json
+from starlette.datastructures import Headers
 
-from hookwright_api.request_context import headers_passed_on
 from hookwright_crds.documents.webhook_bodies import SigningSecret
+from hookwright_crds.requests import REQUEST_ID
 from hookwright_runtime.bounds import OPERATOR_REQUESTS, POLLS, TESTS, TESTS_OF_ENDPOINT
 from hookwright_runtime.places import Places
 from hookwright_runtime.problems import (
@@ -49,6 +52,27 @@ _REPEAT: Final = (
     "Events can be sent again with the same ids or the same Idempotency-Key; before you repeat another request, look "
     "at the present state"
 )
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""W3C Trace Context, 3.2, in the form of version 00."""
+_LONGEST_STATE: Final = 512
+
+_passed_on: ContextVar[Mapping[str, str]] = ContextVar("passed_on")
+
+
+def pass_on(request_id: str, headers: Headers) -> None:
+    """Record the id and the trace of the current request, which go to the operator."""
+    passed_on = {REQUEST_ID: request_id}
+    parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
+    if _TRACEPARENT.fullmatch(parent):
+        passed_on["traceparent"] = parent
+        if state.isascii() and 0 < len(state) <= _LONGEST_STATE:
+            passed_on["tracestate"] = state
+    _passed_on.set(passed_on)
+
+
+def headers_passed_on() -> Mapping[str, str]:
+    """Return the headers of the current request for the operator; none outside of requests."""
+    return _passed_on.get({})
 
 
 class OperatorClient:
@@ -108,12 +132,7 @@ class OperatorClient:
             return answer.content
 
     async def test(self, namespace: str, endpoint: str, body: bytes) -> bytes:
-        """Send one test event, and return the JSON of its result.
-
-        Args:
-            namespace: the organization.
-            endpoint: its name.
-            body: JSON ``{type?, payload?}``; empty for the synthetic event.
+        """Send one test event, and return the JSON of its result; an empty body is the synthetic event.
 
         Raises:
             ProblemError: as `forward`; or the endpoint, its namespace or this process has too many tests in progress.
@@ -121,15 +140,17 @@ class OperatorClient:
         path = _path(namespace, "webhookendpoints", endpoint, "test")
         key = f"{namespace}/{endpoint}"
         with await self._tests.acquire(namespace), await self._tests_of_endpoint.acquire(key):
-            return _checked(await self._request(self._test_client, "POST", path, body or None))
+            answer = await self._request(self._test_client, "POST", path, body or None)
+        if not _problem(answer):
+            # A proxy may have answered.
+            raise _away(outcome_unknown=True)
+        return answer.content
 
     async def secret(self, namespace: str, endpoint: str) -> SigningSecret:
         """Return an endpoint's signing secret."""
-        path = _path(namespace, "webhookendpoints", endpoint, "secret")
-        with await self._requests.acquire(namespace):
-            answer = await self._request(self._client, "GET", path)
+        content = await self.forward("GET", namespace, "webhookendpoints", endpoint, "secret", subject="the webhook")
         try:
-            return SigningSecret.model_validate_json(_checked(answer))
+            return SigningSecret.model_validate_json(content)
         except ValidationError:
             raise _away() from None
 
@@ -227,10 +248,3 @@ def _problem(answer: httpx.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def _checked(answer: httpx.Response) -> bytes:
-    """Return the JSON of an answer; a proxy may send something else."""
-    if not _problem(answer):
-        raise _away(outcome_unknown=answer.request.method != "GET")
-    return answer.content

@@ -12,13 +12,14 @@ import structlog
 from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from structlog.contextvars import bind_contextvars
 
 from hookwright_api import metrics
 from hookwright_api.http.client_address import client_of
 from hookwright_api.http.openapi import changes_state
+from hookwright_api.operator_client import pass_on
 from hookwright_api.rate_limits import Limiter, Verdict, limit_headers
 from hookwright_api.rate_limits import Scope as LimitScope
-from hookwright_api.request_context import begin
 from hookwright_crds.requests import REQUEST_ID, request_id
 from hookwright_runtime.connections import Network
 from hookwright_runtime.problems import ProblemError, send_problem
@@ -96,7 +97,8 @@ class Middleware:
             scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         its_id = request_id(headers.get(REQUEST_ID), self._new_request_id)
-        begin(its_id, headers)
+        bind_contextvars(request_id=its_id)
+        pass_on(its_id, headers)
         answer = _Answer(scope, send, its_id, with_body=method != "HEAD")
         try:
             await self._count(scope, headers)

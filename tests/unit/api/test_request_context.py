@@ -5,14 +5,14 @@ from contextvars import copy_context
 import pytest
 from starlette.datastructures import Headers
 
-from hookwright_api.request_context import begin, headers_passed_on
+from hookwright_api.operator_client import headers_passed_on, pass_on
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def _passed_on(headers: dict[str, str]) -> dict[str, str]:
     def serve() -> dict[str, str]:
-        begin("request-1", Headers(headers))
+        pass_on("request-1", Headers(headers))
         return dict(headers_passed_on())
 
     return copy_context().run(serve)
