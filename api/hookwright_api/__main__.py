@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from starlette.types import ASGIApp
 
 from hookwright_api.app import create_app
-from hookwright_api.http.middleware import Middleware
+from hookwright_api.http.request_checks import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
 from hookwright_api.settings import ApiSettings
 from hookwright_runtime import logs

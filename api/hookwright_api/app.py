@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
@@ -11,12 +10,12 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
-from starlette.types import Scope, Send
+from starlette.types import Scope
 
 from hookwright_api.console.console_app import add_console, problem_page
 from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
-from hookwright_api.http.middleware import Middleware
 from hookwright_api.http.openapi import describe, methods_of
+from hookwright_api.http.request_checks import Middleware, problem_answer
 from hookwright_api.http.swagger_ui import add_swagger_ui
 from hookwright_api.key_usage import KeyUsage
 from hookwright_api.operator_client import OperatorClient
@@ -26,9 +25,8 @@ from hookwright_api.services import Services, utc_now
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
 from hookwright_crds.trimming import trimmed_with_labels
-from hookwright_runtime.bounds import PASSWORDS
 from hookwright_runtime.kubernetes import KubernetesClient
-from hookwright_runtime.problems import MEDIA_TYPE, ProblemError, send_problem
+from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.validation import from_validation
 
 DESCRIPTION: Final = (
@@ -51,14 +49,12 @@ async def running(settings: ApiSettings) -> AsyncIterator[Services]:
         stack.push_async_callback(operator.close)
         limiter = Limiter(settings)
         stack.push_async_callback(limiter.close)
-        argon2 = ThreadPoolExecutor(PASSWORDS.at_once, thread_name_prefix="argon2")
-        stack.callback(argon2.shutdown, wait=False, cancel_futures=True)
         view = View()
         key_use = KeyUsage(kube, view.keys, interval=settings.key_used_interval, now=utc_now)
         feeding = view.follow(kube, users_namespace=settings.users_namespace, namespaces=settings.watch_namespaces)
         tasks = [asyncio.create_task(work) for work in (*feeding, key_use.run())]
         stack.push_async_callback(_end, tasks)
-        yield Services(settings, view, kube, operator, limiter, argon2, key_use)
+        yield Services(settings, view, kube, operator, limiter, key_use)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
@@ -96,37 +92,29 @@ def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI
         app.include_router(router)
     if settings.console:
         add_console(app)
-    app.state.console = settings.console
+    app.state.answer_of = _page_or_document if settings.console else problem_answer
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
-    of_console: dict[str, Any] = {"file_paths": FILES_OF_CONSOLE, "send_error": _send_page} if settings.console else {}
     app.add_middleware(
         Middleware,
         limiter=lambda: app.state.services.limiter,
         proxies=settings.trusted_proxies,
         routes=[route for part in (app.router, *routers()) for route in part.routes if isinstance(route, Route)],
-        **of_console,
+        file_paths=FILES_OF_CONSOLE if settings.console else (),
+        answer_of=app.state.answer_of,
     )
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 
 
-async def _send_page(scope: Scope, send: Send, problem: ProblemError) -> None:
-    page = problem_page(scope, problem)
-    if page is None:
-        await send_problem(send, problem)
-    else:
-        await page(scope, _nothing, send)
-
-
-async def _nothing() -> Any:
-    """Stand for the rest of a request that is not read."""
+def _page_or_document(scope: Scope, problem: ProblemError) -> Response:
+    return problem_page(scope, problem) or problem_answer(scope, problem)
 
 
 def _answer(request: Request, problem: ProblemError) -> Response:
-    page = problem_page(request.scope, problem) if request.app.state.console else None
-    return page or Response(problem.body(), problem.status, problem.headers, media_type=MEDIA_TYPE)
+    answer: Response = request.app.state.answer_of(request.scope, problem)
+    return answer
 
 
 async def _on_problem(request: Request, error: Any) -> Response:

@@ -15,9 +15,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
+from hookwright_api.view.table import Record
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid
+
+R = TypeVar("R", bound=Record)
 
 HEADER: Final = "Idempotency-Key"
 REQUEST_ANNOTATION: Final = "hookwright.dev/idempotency-request"
@@ -75,21 +78,6 @@ def request_digest(body: Mapping[str, Any]) -> str:
 def expired(created_at: datetime, now: datetime) -> bool:
     """Return whether a key that created an object at ``created_at`` may create a new one."""
     return now - created_at >= LIFETIME
-
-
-class _Identity(Protocol):
-    @property
-    def created(self) -> datetime: ...
-
-
-class _Identified(Protocol):
-    """A record of the view, of which this module needs only the time of its creation."""
-
-    @property
-    def identity(self) -> _Identity: ...
-
-
-R = TypeVar("R", bound=_Identified)
 
 
 def found_or_free(names: Iterable[str], find: Callable[[str], R | None], now: datetime) -> tuple[str, R | None]:

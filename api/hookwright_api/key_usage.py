@@ -7,11 +7,10 @@ from typing import Final
 
 import structlog
 
-from hookwright_api.rendering import timestamp
 from hookwright_api.view.table import Table
 from hookwright_api.view.table_records import KeyRecord
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import object_path
+from hookwright_crds.base import format_timestamp, object_path
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -65,7 +64,7 @@ class KeyUsage:
             "kind": "ApiKey",
             # The uid prevents a write to another key that has the same name.
             "metadata": {"name": identity.name, "namespace": identity.namespace, "uid": identity.uid},
-            "status": {"lastUsedAt": timestamp(self._noted.get(identity.uid, self._now()))},
+            "status": {"lastUsedAt": format_timestamp(self._noted.get(identity.uid, self._now()))},
         }
         path = object_path("apikeys", identity.namespace, identity.name, "status")
         self._keys.put(await self._kube.apply(path, body))

@@ -47,6 +47,7 @@ _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
 OPERATOR_CONNECTIONS: Final = OPERATOR_REQUESTS.total + TESTS.total + POLLS.total
 """Most connections to the operator."""
+_IDLE_CONNECTIONS: Final = 100
 _RECHECK_SECONDS: Final = 5.0
 _REPEAT: Final = (
     "Events can be sent again with the same ids or the same Idempotency-Key; before you repeat another request, look "
@@ -85,11 +86,10 @@ class OperatorClient:
             url: the operator's intake.
             token_file: the ServiceAccount token, read again when it changes.
         """
-        self._client = _client(url, _TIMEOUT, OPERATOR_REQUESTS.total)
+        # One connection for each place, so tests and polls, which take long, delay no other request.
+        limits = httpx.Limits(max_connections=OPERATOR_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS)
+        self._client = httpx.AsyncClient(base_url=url, trust_env=False, limits=limits)
         self._requests = Places(OPERATOR_REQUESTS)
-        # A test may take 30 s, so tests have separate connections.
-        self._test_client = _client(url, _TEST_TIMEOUT, TESTS.total)
-        self._poll_client = _client(url, _POLL_TIMEOUT, POLLS.total)
         self._tests, self._tests_of_endpoint = Places(TESTS), Places(TESTS_OF_ENDPOINT)
         self._token_file = token_file
         self._token = ""
@@ -98,8 +98,6 @@ class OperatorClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
-        await self._test_client.aclose()
-        await self._poll_client.aclose()
 
     async def forward(
         self,
@@ -111,7 +109,7 @@ class OperatorClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """Send a request of an organization on the connections that all share, and return the JSON of its answer.
+        """Send a request of an organization, and return the JSON of its answer.
 
         Args:
             method: of the request; every method but GET writes.
@@ -128,7 +126,7 @@ class OperatorClient:
         """
         path = _path(namespace, *parts)
         with await self._requests.acquire(namespace):
-            answer = await self._request(self._client, method, path, content, params, headers=headers, subject=subject)
+            answer = await self._request(method, path, content, params, headers=headers, subject=subject)
             return answer.content
 
     async def test(self, namespace: str, endpoint: str, body: bytes) -> bytes:
@@ -140,7 +138,7 @@ class OperatorClient:
         path = _path(namespace, "webhookendpoints", endpoint, "test")
         key = f"{namespace}/{endpoint}"
         with await self._tests.acquire(namespace), await self._tests_of_endpoint.acquire(key):
-            answer = await self._request(self._test_client, "POST", path, body or None)
+            answer = await self._request("POST", path, body or None, within=_TEST_TIMEOUT)
         if not _problem(answer):
             # A proxy may have answered.
             raise _away(outcome_unknown=True)
@@ -155,13 +153,15 @@ class OperatorClient:
             raise _away() from None
 
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
-        """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``."""
+        """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``.
+
+        The caller has a place of `POLLS`.
+        """
         path = _path(namespace, "webhookendpoints", endpoint, "messages")
-        return (await self._request(self._poll_client, "GET", path, params=query, leases=True)).content
+        return (await self._request("GET", path, params=query, leases=True, within=_POLL_TIMEOUT)).content
 
     async def _request(
         self,
-        client: httpx.AsyncClient,
         method: str,
         path: str,
         content: bytes | None = None,
@@ -170,6 +170,7 @@ class OperatorClient:
         headers: Mapping[str, str] | None = None,
         subject: str = "the webhook",
         leases: bool = False,
+        within: httpx.Timeout | None = None,
     ) -> httpx.Response:
         """Return the answer; ``leases``: a GET leases messages, so that it writes."""
         writes = leases or method != "GET"
@@ -178,7 +179,9 @@ class OperatorClient:
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            answer = await client.request(method, path, content=content, params=params, headers=headers)
+            answer = await self._client.request(
+                method, path, content=content, params=params, headers=headers, timeout=within or _TIMEOUT
+            )
         except _NO_ANSWER as error:
             raise _away(outcome_unknown=writes and not isinstance(error, _NOT_SENT)) from error
         if answer.status_code in (401, 403):
@@ -231,11 +234,6 @@ def _away(*, outcome_unknown: bool = False, retry_after: int | None = None) -> P
     outcome = f"{OUTCOME_UNKNOWN}. {_REPEAT}" if outcome_unknown else NOTHING_DONE
     detail = f"the operator, or a service that it needs, is unavailable; {outcome}"
     return unavailable(detail, retry_after=retry_after)
-
-
-def _client(url: str, timeout: httpx.Timeout, connections: int) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=min(50, connections))
-    return httpx.AsyncClient(base_url=url, timeout=timeout, trust_env=False, limits=limits)
 
 
 def _path(namespace: str, *parts: str) -> str:

@@ -39,7 +39,7 @@ _HOLD_OFF_SECONDS: Final = 1.0
 
 
 class Scope(StrEnum):
-    """The group of requests that are counted together."""
+    """The group of requests that are counted together, with the name of its setting after ``rate_limit_``."""
 
     IP = "ip"
     ORGANIZATION = "organization"
@@ -130,16 +130,10 @@ class Limiter:
             now: seconds since the epoch.
             clock: monotonic seconds.
         """
-        amounts = {
-            Scope.IP: settings.rate_limit_ip,
-            Scope.ORGANIZATION: settings.rate_limit_organization,
-            Scope.LOGIN: settings.rate_limit_login,
-            Scope.LOGIN_EMAIL: settings.rate_limit_login_email,
-        }
         self._items: dict[Scope, RateLimitItem] = {
             scope: RateLimitItemPerSecond(amount, window, namespace="hookwright")
-            for scope, amount in amounts.items()
-            if amount
+            for scope in Scope
+            if (amount := getattr(settings, f"rate_limit_{scope}"))
         }
         self._fail_open = settings.rate_limit_fail_open
         self._now = now

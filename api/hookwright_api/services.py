@@ -3,10 +3,9 @@
 import asyncio
 import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final
 
 from starlette.requests import Request
 
@@ -35,8 +34,7 @@ class Services:
     """The services that routes use.
 
     Attributes:
-        argon2: hashes passwords, each with 64 MiB and tens of milliseconds of a core.
-        passwords: the places in which passwords are verified; the threads are as many.
+        passwords: the places in which passwords are hashed, each with 64 MiB and tens of milliseconds of a core.
         bodies: reads request bodies.
         parsing: the place in which bodies are parsed, one at a time.
         polls: the requests for messages, each of which has a connection to the operator.
@@ -52,7 +50,6 @@ class Services:
     kube: KubernetesClient
     operator: OperatorClient
     limiter: Limiter
-    argon2: ThreadPoolExecutor
     key_use: KeyUsage
     passwords: Places = field(default_factory=lambda: Places(PASSWORDS))
     polls: Places = field(default_factory=lambda: Places(POLLS))
@@ -65,11 +62,7 @@ class Services:
     audit: AuditLog = field(default_factory=AuditLog)
 
 
-class _State(Protocol):
-    services: Services
-
-
 def services_of(request: Request) -> Services:
     """Return the services of a request."""
-    state: _State = request.app.state
-    return state.services
+    services: Services = request.app.state.services
+    return services

@@ -18,7 +18,7 @@ from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.session_cookie import caller_in
 from hookwright_api.console.templating import HEADERS
 from hookwright_api.console.visit import TOKEN_FIELD, Operation, Visit, begin_visit, form_token_of
-from hookwright_api.http.guarded_route import BODY_LIMIT, admit, holder_of, permission_of
+from hookwright_api.http.request_checks import BODY_LIMIT, admit, holder_of, permission_of
 from hookwright_api.services import services_of
 from hookwright_crds.permissions import ANY_USER, Permission
 from hookwright_runtime.problems import ProblemError, unavailable

@@ -16,13 +16,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 
-from hookwright_api.auth.callers import Caller
+from hookwright_api.auth.callers import Caller, caller_of, endpoint_named
 from hookwright_api.console.form_fields import Form, faults_of
 from hookwright_api.console.navigation import console_path
 from hookwright_api.console.templating import HEADERS, NOTICES, page_of
 from hookwright_api.console.words import advice
-from hookwright_api.http.guarded_route import caller_of, permission_of
-from hookwright_api.routes.scoping import endpoint_named
+from hookwright_api.http.request_checks import permission_of
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import EndpointRecord, ProjectRecord
 from hookwright_crds.permissions import Permission

@@ -1,19 +1,25 @@
-"""Pure: the parts of the OpenAPI description that every route shares: credentials, headers, refusals."""
+"""Pure: the OpenAPI description: what all routes share, such as credentials and refusals, and a delivery."""
 
+import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from hookwright_api.auth.callers import KEY_HEADER
-from hookwright_api.http.openapi_examples import examples
-from hookwright_api.http.openapi_webhooks import webhooks
 from hookwright_crds.documents.event_bodies import events_schemas
 from hookwright_crds.permissions import Credential, Permission
 from hookwright_runtime.problems import MEDIA_TYPE, TITLES, TYPE_BASE, Code
+
+EXAMPLES: Final = Path(__file__).with_name("openapi_examples.json")
+"""By ``<operationId> <status>``: the example of a successful answer, or the name of the entry that has the same one.
+
+A test compares the names of their fields with the answers of the running service. The catalogue of event types has
+none, because Spectral reports its field ``example`` as a fault of the description.
+"""
 
 _SCHEMES: Final[dict[str, Any]] = {
     "ServiceKey": {
@@ -137,6 +143,23 @@ _MESSAGES: Final = re.compile(r"/v1/webhooks/[^/]+/messages")
 _RETRY_AFTER: Final = {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}
 _CHALLENGE: Final = {"description": "How to authenticate.", "schema": {"type": "string"}}
 
+_STANDARD: Final = (
+    "Standard Webhooks 1.0: `v1,` and the base64 of the HMAC-SHA256 of id, timestamp and body, joined by periods. "
+    "Its key is the decoded base64 after `whsec_`. During a rotation it has one value for each secret, separated by "
+    "spaces."
+)
+_SIGNATURE_HEADERS: Final = {
+    "webhook-id": ("The event's id, equal in every attempt: use it to ignore repetitions.", "msg_01JK3V9Q4D1X7N0T5C8B"),
+    "webhook-timestamp": ("The time of this attempt, in seconds since the epoch.", "1769860800"),
+    "webhook-signature": (_STANDARD, "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4="),
+    "X-Service-Signature": (
+        "Lowercase hex HMAC-SHA256 of the body. Its key is the whole secret, with `whsec_`; in an overlap the old one.",
+        "b7c8e0a1d2f3445566778899aabbccddeeff00112233445566778899aabbccdd",
+    ),
+}
+"""The meaning of each header that signs a request, and an example."""
+
+
 _MEANINGS: Final = {
     400: "The body is not strict JSON, or two credentials were sent.",
     401: "The credential is missing, unknown, revoked or expired.",
@@ -154,16 +177,10 @@ _MEANINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RouteOptions:
-    """The part of an OpenAPI operation that a route adds."""
-
-    responses: dict[int | str, dict[str, Any]]
-    extra: dict[str, Any]
-
-
-def route_options(path: str, *, methods: Collection[str], permission: Permission, body_limit: int) -> RouteOptions:
-    """Return the refusals that a route can answer with, and its permission.
+def route_options(
+    path: str, *, methods: Collection[str], permission: Permission, body_limit: int
+) -> tuple[dict[int | str, dict[str, Any]], dict[str, Any]]:
+    """Return the refusals that a route can answer with, and what else its operation has: its permission.
 
     Extensions name the scope of a key and the least role of a user. A security requirement may have them too, but only
     OAuth declares scopes, so linters report others as unknown.
@@ -190,7 +207,7 @@ def route_options(path: str, *, methods: Collection[str], permission: Permission
         responses[403]["description"] = _forbidden(permission)
     rights = {"x-required-scope": permission.scope, "x-required-role": permission.role}
     extra = {name: str(right) for name, right in rights.items() if right is not None}
-    return RouteOptions(responses, {"security": [{_SCHEME_OF[kind]: []} for kind in accepts], **extra})
+    return responses, {"security": [{_SCHEME_OF[kind]: []} for kind in accepts], **extra}
 
 
 def sends(*names: Literal["ETag", "Location"]) -> dict[str, Any]:
@@ -272,15 +289,53 @@ def _complete(document: dict[str, Any]) -> None:
     for schema_name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(schema_name, None)
     schemas |= {"Problem": _PROBLEM, **events_schemas()}
-    document["webhooks"] = webhooks()
+    document["webhooks"] = _webhooks()
     components["securitySchemes"] = _SCHEMES
     components["headers"] = _HEADERS | _ANSWER_HEADERS
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in _HEADERS}
-    samples = examples()
+    examples = json.loads(EXAMPLES.read_text(encoding="utf-8"))
     for path in document["paths"].values():
         for operation in path.values():
             for status, response in operation["responses"].items():
                 response["headers"] = {**response.get("headers", {}), **references}
-                example = samples.get(f"{operation['operationId']} {status}")
+                example = examples.get(f"{operation['operationId']} {status}")
                 if example is not None:
-                    response["content"]["application/json"]["example"] = example
+                    answer = examples[example] if isinstance(example, str) else example
+                    response["content"]["application/json"]["example"] = answer
+
+
+def _webhooks() -> dict[str, Any]:
+    """Return the section ``webhooks``: the one request that Hookwright sends to every endpoint."""
+    return {
+        "event": {
+            "post": {
+                "operationId": "receiveEvent",
+                "summary": "Receive Event",
+                "description": "Hookwright posts each event to the URL of every endpoint that subscribes to its type. "
+                "A 2xx answer within the endpoint's timeout ends the delivery. Every other answer is retried.",
+                # Not "webhooks": generators of clients make one class for each tag, and this one would replace it.
+                "tags": ["receivers"],
+                "security": [],
+                "parameters": [
+                    {
+                        "name": name,
+                        "in": "header",
+                        "required": True,
+                        "description": description,
+                        "schema": {"type": "string"},
+                        "example": example,
+                    }
+                    for name, (description, example) in _SIGNATURE_HEADERS.items()
+                ],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Event"}}},
+                },
+                "responses": {
+                    "2XX": {"description": "The event is received. The delivery log keeps the beginning of the body."},
+                    "4XX": {"description": "The attempt failed and is retried; 429 may have Retry-After."},
+                    "5XX": {"description": "The attempt failed and is retried; 503 may have Retry-After."},
+                },
+            }
+        }
+    }

@@ -2,7 +2,16 @@
 
 from fastapi import APIRouter
 
-from hookwright_api.routes import auth, event_types, keys, operator_routes, projects, webhooks
+from hookwright_api.routes import (
+    auth,
+    event_types,
+    keys,
+    operator_routes,
+    projects,
+    webhook_creation,
+    webhook_secrets,
+    webhooks,
+)
 
 
 def routers() -> tuple[APIRouter, ...]:
@@ -11,9 +20,9 @@ def routers() -> tuple[APIRouter, ...]:
         auth.router,
         projects.router,
         keys.router,
+        webhook_creation.router,
         webhooks.router,
-        webhooks.changes,
-        webhooks.rotations,
+        webhook_secrets.router,
         operator_routes.router,
         event_types.router,
     )

@@ -1,21 +1,17 @@
 """The login, and the user of a session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 from pydantic import SecretStr
 
+from hookwright_api.auth.callers import caller_of
 from hookwright_api.auth.passwords import hash_password, verify_password
-from hookwright_api.auth.session_tokens import issue_token
-from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, client_of_request, needs
-from hookwright_api.http.middleware import enforce
+from hookwright_api.auth.session_tokens import end_sessions, issue_token
+from hookwright_api.http.request_checks import GuardedRoute, audit, client_of_request, enforce, needs
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.rate_limits import Scope
-from hookwright_api.rendering import timestamp
 from hookwright_api.services import Services, services_of
-from hookwright_api.session_ends import end_sessions
 from hookwright_api.view.table_records import UserRecord
 from hookwright_crds.base import secrets_path
 from hookwright_crds.documents.login_bodies import LoginAnswer, LoginRequest, MeAnswer, PasswordRequest
@@ -23,8 +19,6 @@ from hookwright_crds.permissions import ANY_USER, OPEN
 from hookwright_crds.users import PASSWORD_HASH_FIELD
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import Code, FieldFault, ProblemError, invalid, unavailable
-
-T = TypeVar("T")
 
 router = APIRouter(prefix="/v1/auth", tags=["auth"], route_class=GuardedRoute)
 
@@ -62,7 +56,7 @@ def _session_answer(services: Services, user: UserRecord) -> Response:
         {
             "token": token,
             "token_type": "Bearer",
-            "expires_at": timestamp(expires_at),
+            "expires_at": expires_at,
             "user": {"email": user.email, "organization": user.organization, "role": user.role},
         }
     )
@@ -82,18 +76,13 @@ async def _check_failures(request: Request, email: str) -> None:
             enforce(request.scope, verdict)
 
 
-def _hashing(services: Services, function: Callable[..., T], *arguments: object) -> Awaitable[T]:
-    """Call a function of `passwords` off the event loop; the caller has a place."""
-    return asyncio.get_running_loop().run_in_executor(services.argon2, function, *arguments)
-
-
 async def _verified(request: Request, email: str, password: SecretStr) -> UserRecord | None:
     """Return the user of a correct password; None counts a failure, and costs the same work without a user."""
     services = services_of(request)
     # Again, in the place: a burst of logins cannot pass before its first failure is counted.
     await _check_failures(request, email)
     user = services.view.user(email)
-    if await _hashing(services, verify_password, user, password.get_secret_value()):
+    if await asyncio.to_thread(verify_password, user, password.get_secret_value()):
         return user
     for scope, identity in _counted(request, email):
         await services.limiter.hit(scope, identity)
@@ -119,7 +108,7 @@ async def change_password(request: Request, body: PasswordRequest) -> Response:
         user = await _verified(request, email, body.current_password)
         if user is None:
             raise invalid(FieldFault("current_password", "is wrong"))
-        password_hash = await _hashing(services, hash_password, body.new_password.get_secret_value())
+        password_hash = await asyncio.to_thread(hash_password, body.new_password.get_secret_value())
     changed_user = await _write_hash(services, user, password_hash)
     audit(request, "password.change", target=email)
     return _session_answer(services, changed_user)
@@ -168,6 +157,6 @@ async def me(request: Request) -> Response:
                 {"name": project.identity.name, "display_name": project.display_name}
                 for project in sorted(projects, key=lambda project: project.identity.name)
             ],
-            "expires_at": timestamp(session.expires_at),
+            "expires_at": session.expires_at,
         }
     )

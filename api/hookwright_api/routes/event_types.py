@@ -5,7 +5,7 @@ from typing import Final
 from fastapi import APIRouter, Response
 from pydantic_core import to_json
 
-from hookwright_api.http.guarded_route import GuardedRoute, needs
+from hookwright_api.http.request_checks import GuardedRoute, needs
 from hookwright_api.http.responses import raw_answer
 from hookwright_crds.documents.event_bodies import EventTypesAnswer
 from hookwright_crds.events import described_types

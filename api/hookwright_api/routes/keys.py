@@ -2,43 +2,36 @@
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import structlog
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
+from hookwright_api.auth.callers import caller_of, project_named
 from hookwright_api.http.openapi import sends
+from hookwright_api.http.request_checks import GuardedRoute, audit, needs
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.idempotency import (
-    CREATOR_ANNOTATION,
     HEADER,
-    REQUEST_ANNOTATION,
     bound_key,
     check_same,
     found_or_free,
     generations,
     request_digest,
 )
-from hookwright_api.rendering import timestamp
-from hookwright_api.routes.scoping import project_named
+from hookwright_api.routes.created_objects import IdempotencyKey, check_expiry, created_object, take_back
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import KeyRecord
-from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API, object_path
+from hookwright_crds.base import format_timestamp, object_path
 from hookwright_crds.documents.key_bodies import KeyRequest, KeysAnswer, NewKeyAnswer
 from hookwright_crds.keys import KEY_ID_LENGTH, KeyScope, MintedKey, mint
 from hookwright_crds.permissions import ADMINISTER, ANY_USER
 from hookwright_runtime.errors import KubeError
-from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found, unavailable
+from hookwright_runtime.problems import ProblemError, not_found, unavailable
 
 log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/projects/{project}/keys", tags=["keys"], route_class=GuardedRoute)
-
-IdempotencyKey = Annotated[
-    str | None, Header(alias=HEADER, description="Makes the request repeatable for 24 hours.", max_length=255)
-]
 
 
 @router.post(
@@ -60,23 +53,23 @@ async def create_key(
     """
     services = services_of(request)
     project = project_named(request, project)
-    if body.expires_at is not None and body.expires_at <= services.now():
-        raise invalid(FieldFault("expires_at", "must be a time in the future"))
+    check_expiry(services, body.expires_at)
     caller = caller_of(request)
     organization = caller.organization
     digest = request_digest(body.model_dump(mode="json"))
     bound = bound_key(idempotency_key, caller.credential_uid)
     key_id = _fresh_id(services, organization, project, bound, digest)
     key = mint(services.choose, key_id=key_id)
-    annotations = {CREATOR_ANNOTATION: caller.actor} | ({REQUEST_ANNOTATION: digest} if idempotency_key else {})
-    manifest = _manifest(organization, project, body, key, annotations)
+    spec, request_id = _spec(project, body, key), digest if idempotency_key else None
+    manifest = created_object("ApiKey", organization, key.key_id, spec, creator=caller.actor, request=request_id)
     try:
         resource = await services.kube.post(object_path("apikeys", organization), manifest)
     except KubeError as error:
         if error.reason == "AlreadyExists":
             raise _made_before(key.key_id) from None
         raise from_kube(error, "the key") from None
-    await _confirmed(services, organization, resource)
+    services.view.keys.put(resource)
+    await _confirmed(services, KeyRecord.of(resource))
     audit(request, "key.create", target=key.key_id, project=project)
     document = {
         "id": key.key_id,
@@ -88,41 +81,28 @@ async def create_key(
     return answer(document, 201, Location=f"/v1/projects/{project}/keys")
 
 
-async def _confirmed(services: Services, organization: str, resource: dict[str, Any]) -> None:
+async def _confirmed(services: Services, record: KeyRecord) -> None:
     """Return when the operator has confirmed a new key, so that every replica accepts it.
 
     Raises:
         ProblemError: 503 if the operator did not confirm it in time; the ApiKey is deleted then.
     """
-    name, uid = resource["metadata"]["name"], resource["metadata"]["uid"]
-    services.view.keys.put(resource)
+    identity, keys = record.identity, services.view.keys
     try:
-        record = await services.view.keys.wait(
-            organization,
-            name,
+        present = await keys.wait(
+            identity.namespace,
+            identity.name,
             lambda candidate: candidate is None or candidate.confirmed,
             seconds=services.settings.create_timeout,
         )
     except BaseException as error:
         # If a caller disconnects during the confirmation, a key without an owner must not remain.
-        await asyncio.shield(_take_back(services, organization, name, uid))
+        await asyncio.shield(take_back(services, keys, "apikeys", record))
         if not isinstance(error, TimeoutError):
             raise
         raise unavailable("the operator did not confirm the key in time, so it was deleted") from None
-    if record is None or record.identity.uid != uid:
+    if present is None or present.identity.uid != identity.uid:
         raise ProblemError(409, "the key was deleted during its creation; create another key")
-
-
-async def _take_back(services: Services, organization: str, name: str, uid: str) -> None:
-    try:
-        await services.kube.delete(object_path("apikeys", organization, name), uid=uid)
-    except KubeError as error:
-        if error.status != 409:
-            log.warning("key not confirmed and not deleted, it stays until it is revoked", name=name, error=str(error))
-            return
-    record = services.view.keys.get(organization, name)
-    if record is not None and record.identity.uid == uid:
-        services.view.keys.forget(record)
 
 
 def _fresh_id(
@@ -147,29 +127,13 @@ def _made_before(key_id: str) -> ProblemError:
     )
 
 
-def _manifest(
-    organization: str, project: str, body: KeyRequest, key: MintedKey, annotations: dict[str, str]
-) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "projectRef": {"name": project},
-        "displayName": body.name,
-        "digest": key.digest,
-    }
+def _spec(project: str, body: KeyRequest, key: MintedKey) -> dict[str, Any]:
+    spec: dict[str, Any] = {"projectRef": {"name": project}, "displayName": body.name, "digest": key.digest}
     if body.scopes is not None:
         spec["scopes"] = list(body.scopes)
     if body.expires_at is not None:
-        spec["expiresAt"] = timestamp(body.expires_at)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "ApiKey",
-        "metadata": {
-            "name": key.key_id,
-            "namespace": organization,
-            "labels": MADE_BY_API,
-            "annotations": annotations,
-        },
-        "spec": spec,
-    }
+        spec["expiresAt"] = format_timestamp(body.expires_at)
+    return spec
 
 
 @router.get("", response_model=KeysAnswer, operation_id="listKeys")
@@ -186,9 +150,9 @@ def _shown(key: KeyRecord) -> dict[str, Any]:
         "id": key.identity.name,
         "name": key.display_name or key.identity.name,
         "scopes": list(key.scopes),
-        "created_at": timestamp(key.identity.created),
-        "last_used_at": timestamp(key.last_used_at),
-        "expires_at": timestamp(key.expires_at),
+        "created_at": key.identity.created,
+        "last_used_at": key.last_used_at,
+        "expires_at": key.expires_at,
     }
 
 

@@ -8,19 +8,24 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic_core import from_json
 
-from hookwright_api.http.guarded_route import (
-    EventsRoute,
-    GuardedRoute,
-    TestRoute,
-    audit,
+from hookwright_api.auth.callers import (
+    ProjectQuery,
     caller_of,
-    needs,
+    endpoint_named,
+    one_project,
+    optional_project,
+    own_project,
 )
 from hookwright_api.http.openapi import links, sends
+from hookwright_api.http.request_checks import (
+    EventsRoute,
+    GuardedRoute,
+    audit,
+    needs,
+)
 from hookwright_api.http.responses import raw_answer
 from hookwright_api.idempotency import HEADER, check_key
-from hookwright_api.routes.keys import IdempotencyKey
-from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project, optional_project, own_project
+from hookwright_api.routes.created_objects import IdempotencyKey
 from hookwright_api.services import services_of
 from hookwright_crds.operations import OPERATION, OPERATIONS, ApiOperation
 from hookwright_runtime.held_answers import HeldAnswer, until_gone
@@ -162,10 +167,7 @@ def _raw_body(schema: str, *, required: bool) -> dict[str, Any]:
 
 
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "testWebhook": {
-        "route_class_override": TestRoute,
-        "openapi_extra": _raw_body("TestRequest", required=False),
-    },
+    "testWebhook": {"openapi_extra": _raw_body("TestRequest", required=False)},
     "beginReplay": {
         "responses": {
             200: {

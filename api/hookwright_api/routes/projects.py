@@ -8,17 +8,15 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from hookwright_api.http.guarded_route import GuardedRoute, audit, caller_of, needs
+from hookwright_api.auth.callers import caller_of
 from hookwright_api.http.openapi import sends
+from hookwright_api.http.request_checks import GuardedRoute, audit, needs
 from hookwright_api.http.responses import answer, from_kube
-from hookwright_api.idempotency import CREATOR_ANNOTATION
-from hookwright_api.rendering import timestamp
-from hookwright_api.routes.scoping import project_named
+from hookwright_api.routes.created_objects import created_object
 from hookwright_api.services import services_of
 from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord
 from hookwright_api.view.view import View
-from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API, object_path
+from hookwright_crds.base import object_path
 from hookwright_crds.documents.project_bodies import (
     DeletedProjectAnswer,
     ProjectDetailAnswer,
@@ -72,17 +70,8 @@ async def create_project(request: Request, body: ProjectRequest) -> Response:
     name exists, or that the organization's quota is used up.
     """
     services, caller = services_of(request), caller_of(request)
-    manifest = {
-        "apiVersion": API_VERSION,
-        "kind": "Project",
-        "metadata": {
-            "name": body.name,
-            "namespace": caller.organization,
-            "labels": MADE_BY_API,
-            "annotations": {CREATOR_ANNOTATION: caller.actor},
-        },
-        "spec": {"displayName": body.display_name} if body.display_name else {},
-    }
+    spec = {"displayName": body.display_name} if body.display_name else {}
+    manifest = created_object("Project", caller.organization, body.name, spec, creator=caller.actor)
     try:
         resource = await services.kube.post(object_path("projects", caller.organization), manifest)
     except KubeError as error:
@@ -122,8 +111,7 @@ async def delete_project(request: Request, project: str, *, force: Force = False
 
 
 def _named(request: Request, name_or_uid: str) -> ProjectRecord:
-    organization = caller_of(request).organization
-    record = services_of(request).view.projects.get(organization, project_named(request, name_or_uid))
+    record = services_of(request).view.project(caller_of(request).organization, name_or_uid)
     if record is None:
         raise not_found("the project")
     return record
@@ -147,7 +135,7 @@ def _shown(view: View, project: ProjectRecord) -> dict[str, Any]:
             "payloads": project.delivery_log.payloads.lower(),
             "missed_events": project.delivery_log.missed_events.lower(),
         },
-        "created_at": timestamp(project.identity.created),
+        "created_at": project.identity.created,
     }
 
 

@@ -1,85 +1,62 @@
-"""Webhook endpoints of a project: registered, listed, deleted."""
+"""Webhook endpoints of a project: listed, shown, changed, deleted.
 
-from typing import Annotated
+A change or a deletion reads the object, checks who owns it, and writes only the named fields.
+"""
 
-from fastapi import APIRouter, Body, Header, Query, Request, Response
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, TypeVar
 
-from hookwright_api.http.guarded_route import (
-    MERGE_PATCH,
-    GuardedRoute,
-    OptionalBodyRoute,
-    PatchRoute,
-    audit,
-    caller_of,
-    needs,
-)
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import ValidationError
+
+from hookwright_api.auth.callers import ProjectQuery, caller_of, endpoint_named, one_project
 from hookwright_api.http.openapi import sends
-from hookwright_api.http.responses import answer, list_answer
-from hookwright_api.idempotency import bound_key
-from hookwright_api.rendering import endpoint_detail, endpoint_summary
-from hookwright_api.routes.keys import IdempotencyKey
-from hookwright_api.routes.scoping import ProjectQuery, endpoint_named, one_project, optional_project
-from hookwright_api.services import services_of
+from hookwright_api.http.request_checks import MERGE_PATCH, GuardedRoute, audit, needs
+from hookwright_api.http.responses import answer, from_kube, list_answer
+from hookwright_api.routes.created_objects import check_expiry
+from hookwright_api.services import Services, services_of
 from hookwright_api.view.table import page_after
-from hookwright_api.webhook_operations.webhook_changes import change, check_expiry, check_url_scheme, delete
-from hookwright_api.webhook_operations.webhook_creation import WebhookCreation, create, register
-from hookwright_api.webhook_operations.webhook_document import etag_of
-from hookwright_api.webhook_operations.webhook_rotation import rotate
+from hookwright_api.view.table_records import EndpointRecord, Identity
+from hookwright_api.webhook_document import (
+    check_etag,
+    document_of,
+    endpoint_detail,
+    etag_of,
+    labels_patch,
+    merged,
+    refuse_declared,
+    refuse_header_moves,
+    spec_of,
+)
+from hookwright_crds.base import ObjectMeta, object_path
 from hookwright_crds.documents.delivery_bodies import Limit
 from hookwright_crds.documents.webhook_bodies import (
-    NewWebhookAnswer,
-    RotationRequest,
-    SecretAnswer,
-    SigningSecret,
     Status,
     WebhookDetailAnswer,
     WebhookPatch,
     WebhookRequest,
     WebhooksAnswer,
 )
-from hookwright_crds.permissions import EDIT, MANAGE, READ
+from hookwright_crds.permissions import MANAGE, READ
+from hookwright_crds.reading import read
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.trimming import trimmed_with_labels
+from hookwright_runtime.errors import KubeError
+from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
+from hookwright_runtime.validation import from_validation
+
+Object = dict[str, Any]
+T = TypeVar("T")
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=GuardedRoute)
-changes = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=PatchRoute)
-rotations = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=OptionalBodyRoute)
+
+_ATTEMPTS: Final = 5
+"""Attempts to write while the operator writes the status at the same time."""
 
 IfMatch = Annotated[
     str | None,
     Header(description="The ETag of an earlier answer; 412 if a field or label of the webhook has changed since."),
 ]
-
-
-@router.post(
-    "",
-    status_code=201,
-    response_model=NewWebhookAnswer,
-    operation_id="createWebhook",
-    responses={201: sends("ETag", "Location")},
-)
-@needs(MANAGE)
-async def create_webhook(
-    request: Request, body: WebhookRequest, project: ProjectQuery = None, idempotency_key: IdempotencyKey = None
-) -> Response:
-    """Register an endpoint; the answer has the secret that signs deliveries.
-
-    A repetition by the same credential with the same Idempotency-Key gets the answer of the first request, or 409 if
-    the secret was replaced since. 503 means that the endpoint is not ready in time. With an Idempotency-Key it remains,
-    and a repetition returns it; otherwise it is deleted.
-    """
-    services, caller = services_of(request), caller_of(request)
-    name = one_project(request, project)
-    check_url_scheme(services, body.url)
-    check_expiry(services, body.expires_at)
-    creation = WebhookCreation(caller.organization, name, body)
-    result = await create(services, creation, bound_key(idempotency_key, caller.credential_uid), creator=caller.actor)
-    its_id = result.record.identity.name
-    if result.is_new:
-        audit(request, "webhook.create", target=its_id, project=name)
-    registration = await register(services, result)
-    if not result.is_new:
-        audit(request, "secret.read", target=its_id, project=name)
-    document = {**endpoint_summary(registration.record.endpoint), "secret": registration.secret}
-    return answer(document, 201, Location=f"/v1/webhooks/{its_id}", ETag=etag_of(registration.record.endpoint.metadata))
 
 
 @router.get("", response_model=WebhooksAnswer, operation_id="listWebhooks")
@@ -112,7 +89,22 @@ async def get_webhook(request: Request, id: str, project: ProjectQuery = None) -
     return answer(endpoint_detail(record.endpoint), ETag=etag_of(record.endpoint.metadata))
 
 
-@changes.patch(
+@router.delete("/{id}", status_code=204, operation_id="deleteWebhook")
+@needs(MANAGE)
+async def delete_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
+    """Delete an endpoint; its pending deliveries are discarded.
+
+    An endpoint that is declared in YAML is a 409 that names the owner of its fields.
+    """
+    services, name = services_of(request), one_project(request, project)
+    record = endpoint_named(request, id, name)
+    await delete(services, record.identity)
+    services.view.endpoints.forget(record)
+    audit(request, "webhook.delete", target=id, project=name)
+    return Response(status_code=204)
+
+
+@router.patch(
     "/{id}",
     response_model=WebhookDetailAnswer,
     operation_id="updateWebhook",
@@ -135,64 +127,142 @@ async def update_webhook(
     names the owner of its fields.
     """
     name = one_project(request, project)
-    record = endpoint_named(request, id, name)
-    result = await change(services_of(request), record.identity, body, if_match)
-    audit(request, "webhook.update", target=id, project=name)
-    return answer(endpoint_detail(result.endpoint), ETag=etag_of(result.endpoint.metadata))
-
-
-@rotations.post("/{id}/rotate-secret", response_model=SecretAnswer, operation_id="rotateWebhookSecret")
-@needs(MANAGE)
-async def rotate_secret(
-    request: Request,
-    id: str,  # noqa: A002
-    *,
-    # Not `RotationRequest | None`: generated clients cannot send a body that may be null.
-    body: Annotated[RotationRequest, Body(default_factory=RotationRequest)],
-    project: ProjectQuery = None,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """Make a new signing secret; the replaced one also signs until `previous_signs_until`.
-
-    Each request rotates the secret, unless it repeats an Idempotency-Key. 503 says whether the rotation was requested.
-    """
-    name = one_project(request, project)
     identity = endpoint_named(request, id, name).identity
-    bound = bound_key(idempotency_key, caller_of(request).credential_uid)
-    secret, is_new = await rotate(services_of(request), identity, body.overlap, bound)
-    audit(request, "secret.rotate" if is_new else "secret.read", target=id, project=name)
-    return _secret_answer(id, secret)
+    record = await change(services_of(request), identity, body, if_match)
+    audit(request, "webhook.update", target=id, project=name)
+    return answer(endpoint_detail(record.endpoint), ETag=etag_of(record.endpoint.metadata))
 
 
-@router.get("/{id}/secret", response_model=SecretAnswer, operation_id="getWebhookSecret")
-@needs(EDIT)
-async def get_secret(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
-    """Show the signing secret of an endpoint to a user; the audit log has a line for each read."""
-    record = endpoint_named(request, id, optional_project(request, project))
-    secret = await services_of(request).operator.secret(record.identity.namespace, record.identity.name)
-    audit(request, "secret.read", target=id, project=record.project)
-    return _secret_answer(id, secret)
+async def delete(services: Services, identity: Identity) -> None:
+    """Delete an object that `/v1` owns.
 
-
-def _secret_answer(name: str, secret: SigningSecret) -> Response:
-    document = {"id": name, "secret": secret.secret, "previous_signs_until": secret.previous_signs_until}
-    return answer(document)
-
-
-@router.delete("/{id}", status_code=204, operation_id="deleteWebhook")
-@needs(MANAGE)
-async def delete_webhook(request: Request, id: str, project: ProjectQuery = None) -> Response:  # noqa: A002
-    """Delete an endpoint; its pending deliveries are discarded.
-
-    An endpoint that is declared in YAML is a 409 that names the owner of its fields.
+    Raises:
+        ProblemError: as `with_live`; 409, `/v1` does not own it.
     """
-    services = services_of(request)
-    name = one_project(request, project)
-    record = endpoint_named(request, id, name)
-    resource = await delete(services, record.identity)
-    if resource.get("kind") == "WebhookEndpoint":
-        services.view.endpoints.put(resource)
-    else:
-        services.view.endpoints.forget(record)
-    audit(request, "webhook.delete", target=id, project=name)
-    return Response(status_code=204)
+
+    async def remove(live: Object) -> None:
+        refuse_declared(live)
+        # Another client may have begun to declare the object since it was read.
+        meta = live["metadata"]
+        await services.kube.delete(_path(identity), uid=meta["uid"], resource_version=meta["resourceVersion"])
+
+    await with_live(services, identity, remove)
+
+
+async def change(services: Services, identity: Identity, patch: WebhookPatch, if_match: str | None) -> EndpointRecord:
+    """Apply a merge patch, and return the new state.
+
+    Fields that the patch does not name stay as they are, also if another client changes them at the same time.
+
+    Args:
+        services: of the process.
+        identity: of the endpoint.
+        patch: the patch.
+        if_match: the header of the request; the write then needs the state that was compared.
+
+    Raises:
+        ProblemError: as `with_live`; 409, `/v1` does not own it; 412, it changed; 422, the result is not valid, or
+            header values would follow another target.
+    """
+    fields = patch.model_dump(mode="json", exclude_unset=True)
+    check_url_scheme(services, fields.get("url"))
+    check_expiry(services, patch.expires_at)
+    # With another target, a header that is set at the same time must not follow.
+    same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull"))
+
+    async def apply(live: Object) -> EndpointRecord:
+        # The write of a status is no reason for a 412, so a new attempt compares the new state.
+        check_etag(if_match, ObjectMeta.model_validate(trimmed_with_labels(live)["metadata"]))
+        refuse_declared(live)
+        if not fields:
+            return keep(services, live)
+        _check_result(live, fields)
+        return await write(services, identity, _kubernetes_patch(live, fields, same_state=same_state))
+
+    return await with_live(services, identity, apply)
+
+
+def check_url_scheme(services: Services, url: str | None) -> None:
+    """Return if the installation allows the scheme of a URL.
+
+    Raises:
+        ProblemError: 422, plain http is not allowed.
+    """
+    if url is not None and url[:5].lower() == "http:" and not services.settings.allow_http:
+        raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
+
+
+def _check_result(live: Object, fields: Object) -> None:
+    endpoint, unsupported_fields = read(WebhookEndpoint, live)
+    if unsupported_fields.faults:
+        raise ProblemError(409, f"the webhook was written by a newer version. {unsupported_fields.sentence}")
+    before = document_of(endpoint)
+    if "labels" not in fields:
+        # Other clients may have set more labels than `/v1` accepts.
+        del before["labels"]
+    try:
+        WebhookRequest.model_validate(merged(before, fields))
+    except ValidationError as error:
+        raise from_validation(error.errors(include_url=False, include_input=False)) from None
+    refuse_header_moves(before, fields)
+
+
+def _kubernetes_patch(live: Object, fields: Object, *, same_state: bool) -> Object:
+    """Return the merge patch of the object; with ``same_state``, the API server refuses it for another state."""
+    meta = live["metadata"]
+    metadata: Object = {"uid": meta["uid"]} | ({"resourceVersion": meta["resourceVersion"]} if same_state else {})
+    if labels := labels_patch(fields, meta.get("labels") or {}):
+        metadata["labels"] = labels
+    return {"metadata": metadata, "spec": spec_of(fields)}
+
+
+async def with_live(services: Services, identity: Identity, act: Callable[[Object], Awaitable[T]]) -> T:
+    """Read the object, call ``act`` with it, and return its result; again if the object changed in between.
+
+    Raises:
+        ProblemError: 404, it was deleted; 409, it changes too often; otherwise as `from_kube`, or of ``act``.
+    """
+    for _ in range(_ATTEMPTS):
+        live = await read_live(services, identity)
+        try:
+            return await act(live)
+        except KubeError as error:
+            if error.status == 404:
+                raise not_found("the webhook") from None
+            if error.status != 409:
+                raise from_kube(error, "the webhook") from None
+    raise ProblemError(409, "the webhook changes too often at the moment; nothing was done, repeat the request")
+
+
+async def read_live(services: Services, identity: Identity) -> Object:
+    """Return the object with the owners of its fields, which the view does not keep.
+
+    Raises:
+        ProblemError: 404, it was deleted; 503, the API server is unavailable.
+    """
+    try:
+        live = await services.kube.get(_path(identity))
+    except KubeError as error:
+        if error.status == 404:
+            raise not_found("the webhook") from None
+        raise from_kube(error, "the webhook") from None
+    if live["metadata"]["uid"] != identity.uid or "deletionTimestamp" in live["metadata"]:
+        raise not_found("the webhook")
+    return live
+
+
+async def write(services: Services, identity: Identity, patch: Object) -> EndpointRecord:
+    """Write a merge patch of the object, and return the new state."""
+    return keep(services, await services.kube.merge(_path(identity), patch))
+
+
+def keep(services: Services, resource: Object) -> EndpointRecord:
+    """Put a state into the view, and return the newest known state."""
+    trimmed_object = trimmed_with_labels(resource)
+    record = services.view.endpoints.put(trimmed_object)
+    # Another client may have deleted it at the same time.
+    return record if record is not None else EndpointRecord.of(trimmed_object)
+
+
+def _path(identity: Identity) -> str:
+    return object_path("webhookendpoints", identity.namespace, identity.name)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from hookwright_api.rendering import endpoint_status, endpoint_summary
+from hookwright_api.webhook_document import endpoint_status, endpoint_summary
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
 from hookwright_crds.conditions import find
 from hookwright_crds.keys import KeyScope

@@ -10,7 +10,7 @@ from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
 from support.polling import eventually
 
-from hookwright_api.http.openapi_examples import FILE
+from hookwright_api.http.openapi import EXAMPLES
 from hookwright_dev.cluster.stack import ROOT
 
 MAPS = {"labels", "headers", "request_headers", "response_headers"}
@@ -25,8 +25,8 @@ class Story:
         self.answers: dict[str, httpx.Response] = {}
         self._acme, self._client, self._receiver = acme, client, receiver
         self._user = acme.session()
-        answer = self.call("createKey 201", "POST", "/v1/projects/billing/keys", self._user, {"name": "CI sender"})
-        self._key = {"X-Service-Key": answer["key"]}
+        made = self.call("createKey 201", "POST", "/v1/projects/billing/keys", self._user, {"name": "CI sender"})
+        self._key = {"X-Service-Key": made["key"]}
 
     def call(
         self, name: str, method: str, path: str, headers: Mapping[str, str] | None = None, body: Any = None
@@ -56,8 +56,8 @@ class Story:
 
     def webhook(self) -> str:
         """Create, show, change and test a webhook, and return its path."""
-        expected = {"url": f"{self._receiver.url}/x", "events": ["delivered", "bounced"]}
-        path = f"/v1/webhooks/{self.call('createWebhook 201', 'POST', '/v1/webhooks', body=expected)['id']}"
+        wanted = {"url": f"{self._receiver.url}/x", "events": ["delivered", "bounced"]}
+        path = f"/v1/webhooks/{self.call('createWebhook 201', 'POST', '/v1/webhooks', body=wanted)['id']}"
         self.call("listWebhooks 200", "GET", "/v1/webhooks")
         self.call("getWebhook 200", "GET", path)
         self.call("updateWebhook 200", "PATCH", path, body={"labels": {"team": "billing"}})
@@ -78,8 +78,8 @@ class Story:
         self.call("getWebhookStatistics 200", "GET", f"{webhook}/statistics")
         self.call("getProjectStatistics 200", "GET", "/v1/projects/billing/statistics")
         self.call("beginReplay 200", "POST", f"{webhook}/replays", body={**REPLAY, "dry_run": True})
-        answer = self.call("beginReplay 202", "POST", f"{webhook}/replays", body=REPLAY)
-        self.call("getReplay 200", "GET", f"{webhook}/replays/{answer['id']}")
+        begun = self.call("beginReplay 202", "POST", f"{webhook}/replays", body=REPLAY)
+        self.call("getReplay 200", "GET", f"{webhook}/replays/{begun['id']}")
         self.call("listReplays 200", "GET", f"{webhook}/replays")
 
     def messages(self) -> None:
@@ -89,9 +89,9 @@ class Story:
         self.call("sendEvents 202", "POST", "/v1/events", body=events)
         path, ids = f"/v1/webhooks/{inbox}/messages", list[str]()
         while len(ids) < len(events):
-            answer = self.call("takeMessages 200", "GET", f"{path}?wait=30s")["data"]
-            assert answer
-            ids += [message["id"] for message in answer]
+            taken = self.call("takeMessages 200", "GET", f"{path}?wait=30s")["data"]
+            assert taken
+            ids += [message["id"] for message in taken]
         self.call("ackMessages 200", "POST", f"{path}/ack", body={"ids": ids[:1]})
         self.call("nackMessages 200", "POST", f"{path}/nack", body={"ids": ids[1:]})
 
@@ -99,23 +99,21 @@ class Story:
 @pytest.fixture
 def story(acme: Organization, client: httpx.Client, receiver: Received) -> Story:
     """Return the story after its end."""
-    new_story = Story(acme, client, receiver)
-    new_story.organization()
-    new_story.deliveries(new_story.webhook())
-    new_story.messages()
-    return new_story
+    told = Story(acme, client, receiver)
+    told.organization()
+    told.deliveries(told.webhook())
+    told.messages()
+    return told
 
 
 def test_answers_have_the_fields_and_headers_of_the_description(story: Story) -> None:
     """Each recorded example has the field names of the same answer today; ETag and Location are sent as described."""
-    recorded_fields = {
-        name: fields for name, fields in json.loads(FILE.read_text()).items() if not isinstance(fields, str)
-    }
-    assert recorded_fields.keys() == story.answers.keys()
-    for name, example in recorded_fields.items():
+    recorded = {name: shown for name, shown in json.loads(EXAMPLES.read_text()).items() if not isinstance(shown, str)}
+    assert recorded.keys() == story.answers.keys()
+    for name, example in recorded.items():
         assert set(_fields(example)) == set(_fields(story.answers[name].json())), name
-    headers_of = {name: {"etag", "location"} & answer.headers.keys() for name, answer in story.answers.items()}
-    assert headers_of == {name: item for name, item in _described_headers() if name in headers_of}
+    sent = {name: {"etag", "location"} & answer.headers.keys() for name, answer in story.answers.items()}
+    assert sent == {name: described for name, described in _described_headers() if name in sent}
 
 
 def _described_headers() -> Iterator[tuple[str, set[str]]]:

@@ -7,11 +7,11 @@ import pytest
 
 from hookwright_api.idempotency import REQUEST_ANNOTATION
 from hookwright_api.rate_limits import Limiter
+from hookwright_api.routes import webhook_creation
+from hookwright_api.routes.webhook_creation import WebhookCreation
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
-from hookwright_api.webhook_operations import webhook_creation
-from hookwright_api.webhook_operations.webhook_creation import WebhookCreation
 from hookwright_crds.documents.webhook_bodies import WebhookRequest
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -21,10 +21,8 @@ WANTED = WebhookCreation("acme", "billing", WebhookRequest(url="https://example.
 @pytest.fixture
 def services() -> Services:
     """Return the services of an API with an empty view and a fixed clock."""
-    settings, placeholder = ApiSettings(), cast("Any", None)
-    return Services(
-        settings, View(), placeholder, placeholder, Limiter(settings), placeholder, placeholder, now=lambda: NOW
-    )
+    settings, nothing = ApiSettings(), cast("Any", None)
+    return Services(settings, View(), nothing, nothing, Limiter(settings), nothing, now=lambda: NOW)
 
 
 def put(services: Services, name: str, created: datetime) -> dict[str, Any]:
@@ -38,20 +36,20 @@ def put(services: Services, name: str, created: datetime) -> dict[str, Any]:
         "annotations": {REQUEST_ANNOTATION: WANTED.digest()},
     }
     spec = {"projectRef": {"name": "billing"}, "url": "https://example.com", "events": ["opened"]}
-    body = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "metadata": metadata, "spec": spec}
-    services.view.endpoints.put(body)
-    return body
+    made = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "metadata": metadata, "spec": spec}
+    services.view.endpoints.put(made)
+    return made
 
 
 def test_the_younger_object_is_found_after_the_older_one_was_deleted(services: Services) -> None:
     """The second object of a key has another name; without the first one it is still the one of this key."""
     old, _ = webhook_creation._name(services, WANTED, "signup-17")
     first = put(services, old, NOW - timedelta(days=2))
-    young, name = webhook_creation._name(services, WANTED, "signup-17")
+    young, known = webhook_creation._name(services, WANTED, "signup-17")
     assert young != old
-    assert name is None
+    assert known is None
     put(services, young, NOW)
     services.view.endpoints.remove(first)
-    older, name = webhook_creation._name(services, WANTED, "signup-17")
-    assert older == young
-    assert name is not None
+    found, known = webhook_creation._name(services, WANTED, "signup-17")
+    assert found == young
+    assert known is not None

@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 
 from hookwright_api.rate_limits import Limiter
+from hookwright_api.routes.webhooks import delete
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.table_records import Identity
 from hookwright_api.view.view import View
-from hookwright_api.webhook_operations.webhook_changes import delete
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient, Object
 from hookwright_runtime.problems import ProblemError
@@ -27,11 +27,11 @@ class ApiServer(KubernetesClient):
     async def _request(self, method: str, path: str, *, body: Object | None = None, **_: Any) -> Object:
         assert path.endswith("/namespaces/acme/webhookendpoints/orders")
         if method == "GET":
-            view = self._object()
+            shown = self._object()
             if self._writers:
                 self._managers.append(self._writers.pop(0))
                 self._version += 1
-            return view
+            return shown
         if (body or {})["preconditions"] != {"uid": "u", "resourceVersion": str(self._version)}:
             self.refused += 1
             raise KubeError("conflict", status=409)
@@ -52,8 +52,8 @@ class ApiServer(KubernetesClient):
 
 def services_with(server: ApiServer) -> Services:
     """Return services that write to an API server."""
-    settings, placeholder = ApiSettings(), cast("Any", None)
-    return Services(settings, View(), server, placeholder, Limiter(settings), placeholder, placeholder)
+    settings, nothing = ApiSettings(), cast("Any", None)
+    return Services(settings, View(), server, nothing, Limiter(settings), nothing)
 
 
 ORDERS = Identity("acme", "orders", "u", 1, datetime(2026, 1, 31, 12, tzinfo=UTC), deleting=False, declared_by="")
@@ -62,21 +62,21 @@ ORDERS = Identity("acme", "orders", "u", 1, datetime(2026, 1, 31, 12, tzinfo=UTC
 async def test_a_deletion_is_repeated_after_another_write() -> None:
     """The operator writes the status at any time."""
     server = ApiServer("hookwright-api")
-    assert await delete(services_with(server), ORDERS) == {}
+    await delete(services_with(server), ORDERS)
     assert (server.refused, server.is_deleted) == (1, True)
 
 
 async def test_an_endpoint_that_is_declared_during_its_deletion_stays() -> None:
     """Its new owner, such as GitOps, decides about it."""
     server = ApiServer("argocd")
-    with pytest.raises(ProblemError, match='"argocd" owns its spec') as error:
+    with pytest.raises(ProblemError, match='"argocd" owns its spec') as refused:
         await delete(services_with(server), ORDERS)
-    assert (error.value.status, server.refused, server.is_deleted) == (409, 1, False)
+    assert (refused.value.status, server.refused, server.is_deleted) == (409, 1, False)
 
 
 async def test_an_endpoint_that_always_changes_is_not_deleted() -> None:
     """The client repeats the request."""
     server = ApiServer(*["hookwright-api"] * 9)
-    with pytest.raises(ProblemError, match="changes too often") as error:
+    with pytest.raises(ProblemError, match="changes too often") as refused:
         await delete(services_with(server), ORDERS)
-    assert (error.value.status, server.is_deleted) == (409, False)
+    assert (refused.value.status, server.is_deleted) == (409, False)

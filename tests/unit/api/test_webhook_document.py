@@ -6,15 +6,15 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
+from hookwright_api import webhook_document
 from hookwright_api.rate_limits import Limiter
+from hookwright_api.routes.webhook_creation import WebhookCreation
+from hookwright_api.routes.webhooks import change
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.table_records import EndpointRecord
 from hookwright_api.view.view import View
-from hookwright_api.webhook_operations import webhook_document
-from hookwright_api.webhook_operations.webhook_changes import change
-from hookwright_api.webhook_operations.webhook_creation import WebhookCreation
-from hookwright_api.webhook_operations.webhook_document import (
+from hookwright_api.webhook_document import (
     check_etag,
     document_of,
     etag_of,
@@ -128,7 +128,7 @@ def test_labels_of_tools_are_neither_changed_nor_removed() -> None:
 def test_what_is_created_is_read_back(body: dict[str, Any]) -> None:
     """The document of a created object is the request with its defaults."""
     request = WebhookRequest.model_validate({**BODY, **body})
-    manifest = WebhookCreation("acme", "billing", request).manifest("wh-1", {})
+    manifest = WebhookCreation("acme", "billing", request).manifest("wh-1", "key:a", repeatable=False)
     read = WebhookEndpoint.model_validate(manifest)
     assert document_of(read) == request.model_dump(mode="json")
     assert WebhookRequest.model_validate(document_of(read)) == request
@@ -142,18 +142,20 @@ def test_the_digest_of_an_earlier_version_stays() -> None:
 
     assert digest() == "1e52c38b7a83b9192dc913bf91b1020c57e9508117a9d62b0aeb6fa6959bd08f"
     assert digest(enabled=True, headers={}, labels={}, timeout="15s", rate_limit=None) == digest()
-    patches: list[dict[str, Any]] = [
+    others: list[dict[str, Any]] = [
         {"enabled": False}, {"description": "a"}, {"headers": {"X-A": "a"}}, {"timeout": "5s"}, {"max_in_flight": 1},
         {"rate_limit": {"per_minute": 5}}, {"format": "cloudevents"}, {"labels": {"team": "a"}},
     ]  # fmt: skip
-    assert len({digest(), *(digest(**more) for more in patches)}) == len(patches) + 1
+    assert len({digest(), *(digest(**more) for more in others)}) == len(others) + 1
 
 
 @pytest.mark.parametrize(
     ("more", "place", "message"),
     [
+        ({"headers": {"X-Team": "a\r\nX-Injected: b"}}, "headers.X-Team", "match pattern"),
         ({"headers": {"X-Team: a\r\nX-Injected": "b"}}, "headers.X-Team: a\r\nX-Injected.[key]", "match pattern"),
         ({"headers": {"Webhook-ID": "mine"}}, "headers", "must not set Webhook-ID"),
+        ({"headers": {f"X-{number}": "a" for number in range(33)}}, "headers", "at most 32"),
         ({"headers": {"ce-id": "a"}, "format": "cloudevents"}, "", "must not set ce- headers"),
         ({"labels": {"app.kubernetes.io/managed-by": "me"}}, "labels.app.kubernetes.io/managed-by.[key]", "prefix"),
         ({"labels": {"hookwright.dev/owner-uid": "u"}}, "labels.hookwright.dev/owner-uid.[key]", "prefix"),
@@ -164,7 +166,11 @@ def test_the_digest_of_an_earlier_version_stays() -> None:
         ({"labels": {"team": "a b"}}, "labels.team", "label values"),
         ({"labels": {f"l{number}": "" for number in range(MAX_LABELS + 1)}}, "labels", "at most 32"),
         ({"labels": None}, "labels", "valid dictionary"),
+        ({"description": "a" * 1025}, "description", "at most 1024"),
+        ({"timeout": "31s"}, "timeout", "timeout must be from 1s to 30s"),
         ({"max_in_flight": 65}, "max_in_flight", "less than or equal to 64"),
+        ({"max_in_flight": "8"}, "max_in_flight", "valid integer"),
+        ({"rate_limit": {}}, "rate_limit.per_minute", "Field required"),
         ({"rate_limit": {"perMinute": 5}}, "rate_limit.per_minute", "Field required"),
         ({"enabled": 1}, "enabled", "valid boolean"),
         ({"signing": {"secretRef": {"name": "other"}}}, "signing", "not permitted"),
@@ -173,9 +179,9 @@ def test_the_digest_of_an_earlier_version_stays() -> None:
 )
 def test_a_bad_webhook_is_refused_at_its_field(more: dict[str, Any], place: str, message: str) -> None:
     """The bounds are those of the WebhookEndpoint's spec."""
-    with pytest.raises(ValidationError) as refusal:
+    with pytest.raises(ValidationError) as refused:
         WebhookRequest.model_validate({**BODY, **more})
-    error = refusal.value.errors()[0]
+    error = refused.value.errors()[0]
     assert ".".join(map(str, error["loc"])) == place
     assert message in error["msg"]
 
@@ -220,9 +226,9 @@ def test_the_owner_of_a_spec(found: dict[str, Any], owner: str | None) -> None:
     if owner is None:
         refuse_declared(found)
     else:
-        with pytest.raises(ProblemError, match=owner) as error:
+        with pytest.raises(ProblemError, match=owner) as refused:
             refuse_declared(found)
-        assert error.value.status == 409
+        assert refused.value.status == 409
 
 
 def meta(**changes: Any) -> ObjectMeta:
@@ -267,36 +273,36 @@ def test_a_change_of_the_status_alone_keeps_an_etag_valid() -> None:
 )
 def test_an_etag_of_another_state_is_412(header: str, state: ObjectMeta) -> None:
     """A weak ETag never matches (RFC 9110, 13.1.1)."""
-    with pytest.raises(ProblemError) as error:
+    with pytest.raises(ProblemError) as refused:
         check_etag(header, state)
-    assert error.value.status == 412
+    assert refused.value.status == 412
 
 
 @pytest.mark.parametrize("header", ["7", "", '"7', "'7'", '"7" "8"', '"7\n"', "null"])
 def test_a_header_without_an_etag_is_422(header: str) -> None:
     """The fault names the header and the correct form."""
-    with pytest.raises(ProblemError) as error:
+    with pytest.raises(ProblemError) as refused:
         check_etag(header, meta())
-    assert (error.value.status, error.value.errors[0].field) == (422, "If-Match")
+    assert (refused.value.status, refused.value.errors[0].field) == (422, "If-Match")
 
 
 def test_an_if_match_with_many_etags_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header of 64 KiB is refused; before, each of its 10,000 ETags computed the digest of the webhook again."""
-    creations: list[ObjectMeta] = []
+    made: list[ObjectMeta] = []
     digest = webhook_document._settings_digest
 
     def counted(meta: ObjectMeta) -> str:
-        creations.append(meta)
+        made.append(meta)
         return digest(meta)
 
     monkeypatch.setattr(webhook_document, "_settings_digest", counted)
     meta = ObjectMeta(name="orders", uid="uid", resourceVersion="7", generation=1)
-    with pytest.raises(ProblemError) as error:
+    with pytest.raises(ProblemError) as refused:
         check_etag(", ".join(['"1.a"'] * 140), meta)
-    assert (error.value.status, len(creations)) == (412, 1)
-    with pytest.raises(ProblemError) as error:
+    assert (refused.value.status, len(made)) == (412, 1)
+    with pytest.raises(ProblemError) as refused:
         check_etag(",".join(['"1.a"'] * 10_000), meta)
-    assert (error.value.status, len(creations)) == (422, 1)
+    assert (refused.value.status, len(made)) == (422, 1)
 
 
 TARGET: dict[str, Any] = {"url": "https://Hooks.example.com/a", "pull": None}
@@ -334,20 +340,20 @@ def test_header_values_do_not_follow_a_change_of_the_target(patch: dict[str, Any
     if missing is None:
         refuse_header_moves(before, fields)
         return
-    with pytest.raises(ProblemError) as error:
+    with pytest.raises(ProblemError) as refused:
         refuse_header_moves(before, fields)
-    (fault,) = error.value.errors
-    assert (error.value.status, fault.field) == (422, "headers")
+    (fault,) = refused.value.errors
+    assert (refused.value.status, fault.field) == (422, "headers")
     assert f"the values of {missing} again" in fault.message
-    assert "secret" not in str(error.value.body())
+    assert "secret" not in str(refused.value.body())
 
 
 def test_header_values_do_not_leave_an_endpoint_with_pull() -> None:
     """A change from pull to a url needs each header; another lease does not, nor an endpoint without headers."""
     before = {**BODY, **TO_PULL, "headers": {"X-Key": "secret"}}
-    with pytest.raises(ProblemError, match="not valid") as error:
+    with pytest.raises(ProblemError, match="not valid") as refused:
         refuse_header_moves(before, {"url": "https://hooks.example.com", "pull": None})
-    assert "from pull to url" in error.value.errors[0].message
+    assert "from pull to url" in refused.value.errors[0].message
     refuse_header_moves(before, {"pull": {"lease": "1m"}})
     refuse_header_moves({**before, "headers": {}}, {"url": "https://hooks.example.com", "pull": None})
 
@@ -356,7 +362,9 @@ class RacingServer:
     """An API server on which another client sets a header between the read and the write of a change."""
 
     def __init__(self) -> None:
-        self.live = WebhookCreation("acme", "billing", WebhookRequest.model_validate(BODY)).manifest("wh-1", {})
+        self.live = WebhookCreation("acme", "billing", WebhookRequest.model_validate(BODY)).manifest(
+            "wh-1", "key:a", repeatable=False
+        )
         self.live["metadata"] |= {"uid": "u", "resourceVersion": "1", "generation": 1}
 
     async def get(self, _path: str) -> dict[str, Any]:
@@ -376,10 +384,10 @@ class RacingServer:
 
 async def test_a_header_that_is_set_during_a_change_of_the_target_does_not_follow() -> None:
     """The write needs the state that was checked, so the repeated check sees the header."""
-    settings, placeholder, server = ApiSettings(), cast("Any", None), RacingServer()
-    services = Services(settings, View(), cast("Any", server), placeholder, Limiter(settings), placeholder, placeholder)
+    settings, nothing, server = ApiSettings(), cast("Any", None), RacingServer()
+    services = Services(settings, View(), cast("Any", server), nothing, Limiter(settings), nothing)
     identity = EndpointRecord.of(server.live).identity
-    with pytest.raises(ProblemError) as error:
+    with pytest.raises(ProblemError) as refused:
         await change(services, identity, WebhookPatch(url="https://evil.example"), None)
-    assert error.value.errors[0].field == "headers"
+    assert refused.value.errors[0].field == "headers"
     assert server.live["spec"]["url"] == BODY["url"]

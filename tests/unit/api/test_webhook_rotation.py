@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from hookwright_api.webhook_operations.webhook_rotation import (
+from hookwright_api.routes.webhook_secrets import (
     ROTATIONS_ANNOTATION,
     RotationEntry,
     annotation_of,

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import typer.main
+from pydantic_core import from_json, to_json
 
-from hookwright_api.rendering import endpoint_detail
-from hookwright_api.webhook_operations.webhook_document import spec_of
+from hookwright_api.webhook_document import endpoint_detail, spec_of
 from hookwright_cli.command_errors import CommandError
 from hookwright_cli.command_line import app
-from hookwright_cli.commands.endpoint_commands import described, merge_patch
+from hookwright_cli.commands.endpoint_commands import described
+from hookwright_cli.commands.endpoint_options import merge_patch
 from hookwright_cli.contract import ENDPOINT_FIELDS
 from hookwright_cli.terminal.columns import ENDPOINTS
 from hookwright_cli.terminal.screen import Screen
@@ -45,9 +46,9 @@ def test_the_file_is_what_the_contract_generates() -> None:
 def test_a_kubeconfig_shows_the_document_of_v1(fields: dict[str, Any], status: dict[str, Any]) -> None:
     """Scripts read the same fields in the same order through both ways."""
     spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **fields}
-    resource = {"metadata": META, "spec": spec, "status": status}
-    expected = endpoint_detail(read(WebhookEndpoint, resource)[0])
-    document = endpoint_document(resource)
+    written = {"metadata": META, "spec": spec, "status": status}
+    expected = from_json(to_json(endpoint_detail(read(WebhookEndpoint, written)[0])))
+    document = endpoint_document(written)
     assert document == expected
     assert list(document) == list(expected)
 

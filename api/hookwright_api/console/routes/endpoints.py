@@ -15,16 +15,10 @@ from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit, attempt
 from hookwright_api.console.webhook_form import FIELDS, applied_fields, document_in, form_of, patch_in
 from hookwright_api.routes.operator_routes import get_webhook_statistics
-from hookwright_api.routes.webhooks import (
-    create_webhook,
-    delete_webhook,
-    get_secret,
-    get_webhook,
-    rotate_secret,
-    update_webhook,
-)
-from hookwright_api.webhook_operations.webhook_changes import read_live
-from hookwright_api.webhook_operations.webhook_document import document_of, etag_of, merged, owner_of
+from hookwright_api.routes.webhook_creation import create_webhook
+from hookwright_api.routes.webhook_secrets import get_secret, rotate_secret
+from hookwright_api.routes.webhooks import delete_webhook, get_webhook, read_live, update_webhook
+from hookwright_api.webhook_document import document_of, etag_of, merged, owner_of
 from hookwright_crds.documents.webhook_bodies import RotationRequest, WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS
 from hookwright_crds.permissions import EDIT, MANAGE

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from hookwright_api.console.form_fields import Form
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit
-from hookwright_api.http.guarded_route import with_body
+from hookwright_api.http.request_checks import with_body
 from hookwright_api.routes.operator_routes import test_webhook
 from hookwright_crds.events import CATALOGUE, EVENT_TYPES, example
 from hookwright_crds.permissions import TEST

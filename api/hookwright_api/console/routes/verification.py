@@ -8,7 +8,7 @@ from starlette.responses import Response
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.signature_check import age_sentence, check_signatures, pasted_headers
 from hookwright_api.console.visit import Visit
-from hookwright_api.routes.webhooks import get_secret
+from hookwright_api.routes.webhook_secrets import get_secret
 from hookwright_crds.permissions import READ
 
 _VERIFY: Final = "/projects/{project}/endpoints/{endpoint}/verify"

@@ -5,10 +5,9 @@ from typing import Any, cast
 
 from unit.api.auth.test_callers import NOW, TTL, meta, put_ends, put_session_keys, put_user, token_of
 
-from hookwright_api.auth.session_tokens import read_token
+from hookwright_api.auth.session_tokens import end_sessions, read_token
 from hookwright_api.rate_limits import Limiter
 from hookwright_api.services import Services
-from hookwright_api.session_ends import end_sessions
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
 from hookwright_crds.sessions import ENDED_SESSIONS_NAME
@@ -32,7 +31,7 @@ class ApiServer(KubernetesClient):
 
 async def test_many_logouts_with_one_token_write_once() -> None:
     """All are admitted before the first one is stored; the others find the session ended and leave the queue."""
-    settings, placeholder, view = ApiSettings(users_namespace="sys"), cast("Any", None), View()
+    settings, nothing, view = ApiSettings(users_namespace="sys"), cast("Any", None), View()
     put_user(view, "h1", 1)
     put_session_keys(view, 1)
     put_ends(view, 2)
@@ -40,9 +39,7 @@ async def test_many_logouts_with_one_token_write_once() -> None:
     session = read_token(view, token, NOW, TTL)
     assert session is not None
     server = ApiServer()
-    services = Services(
-        settings, view, server, placeholder, Limiter(settings), placeholder, placeholder, now=lambda: NOW
-    )
+    services = Services(settings, view, server, nothing, Limiter(settings), nothing, now=lambda: NOW)
     await asyncio.gather(*(end_sessions(services, session) for _ in range(100)))
     assert server.writes == 1
     assert read_token(view, token, NOW, TTL) is None

@@ -18,9 +18,10 @@ from hookwright_api.console.routes.keys import SCOPES
 from hookwright_api.console.static_files import FOLDER, URL_BY_NAME
 from hookwright_api.console.visit import Operation, Visit
 from hookwright_api.console.words import delivery_word, pending_title
-from hookwright_api.http.guarded_route import GuardedRoute
+from hookwright_api.http.request_checks import GuardedRoute
 from hookwright_api.routes import routers
-from hookwright_api.routes.webhooks import delete_webhook, get_secret, list_webhooks
+from hookwright_api.routes.webhook_secrets import get_secret
+from hookwright_api.routes.webhooks import delete_webhook, list_webhooks
 from hookwright_api.settings import ApiSettings
 from hookwright_crds.documents.project_bodies import ProjectRequest
 from hookwright_crds.keys import KeyScope

@@ -8,11 +8,10 @@ import pytest
 from starlette.requests import Request
 
 from hookwright_api.app import assemble
-from hookwright_api.auth.callers import Caller
+from hookwright_api.auth.callers import CALLER, Caller
 from hookwright_api.auth.session_tokens import Session
 from hookwright_api.console.routes.projects import show_project
 from hookwright_api.console.visit import Visit
-from hookwright_api.http import guarded_route
 from hookwright_api.rate_limits import Limiter
 from hookwright_api.routes.webhooks import list_webhooks
 from hookwright_api.services import Services
@@ -49,9 +48,9 @@ def filled(endpoints: int) -> View:
 
 def visit_of(view: View, query: bytes) -> Visit:
     """Return the visit of a viewer for the page of the project."""
-    settings, placeholder = ApiSettings(), cast("Any", None)
+    settings, nothing = ApiSettings(), cast("Any", None)
     app = assemble(settings)
-    app.state.services = Services(settings, view, placeholder, placeholder, Limiter(settings), placeholder, placeholder)
+    app.state.services = Services(settings, view, nothing, nothing, Limiter(settings), nothing)
     identity = Identity("hookwright-system", "user-1", "u", 1, NOW, deleting=False, declared_by="")
     user = UserRecord(identity, "ada@example.com", "acme", "", UserRole.VIEWER)
     caller = Caller("acme", session=Session(user, NOW, 0))
@@ -62,7 +61,7 @@ def visit_of(view: View, query: bytes) -> Visit:
         "query_string": query,
         "path_params": {"project": "shop"},
         "app": app,
-        guarded_route._CALLER: caller,
+        CALLER: caller,
     }
     return Visit(Request(scope), (list_webhooks,), caller, "token")
 

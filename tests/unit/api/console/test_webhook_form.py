@@ -7,7 +7,7 @@ from pydantic import Field
 
 from hookwright_api.console.form_fields import Form, fields_of, validated
 from hookwright_api.console.webhook_form import FIELDS, FIRST, applied_fields, document_in, form_of, patch_in
-from hookwright_api.webhook_operations.webhook_document import merged
+from hookwright_api.webhook_document import merged
 from hookwright_crds.base import Timestamp
 from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields

@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI
 from prometheus_client import REGISTRY
 
 from hookwright_api.app import assemble
-from hookwright_api.http.guarded_route import GuardedRoute
+from hookwright_api.http.request_checks import GuardedRoute
 from hookwright_api.rate_limits import Limiter
 from hookwright_api.routes import routers
 from hookwright_api.services import Services
@@ -27,27 +27,26 @@ class ReadyView(View):
 @pytest.fixture(scope="module")
 def assembled() -> FastAPI:
     """Return the application, with a route that fails."""
-    new_app = assemble(ApiSettings())
+    made = assemble(ApiSettings())
 
-    @new_app.get("/v1/broken")
+    @made.get("/v1/broken")
     async def broken() -> None:
         raise RuntimeError("the secret is whsec_abc")
 
-    return new_app
+    return made
 
 
 @pytest.fixture
 def app(assembled: FastAPI) -> FastAPI:
     """Return the application with new services, which have counted no request."""
-    settings, placeholder = ApiSettings(), cast("Any", None)
+    settings, nothing = ApiSettings(), cast("Any", None)
     assembled.state.services = Services(
         settings=settings,
         view=ReadyView(),
-        kube=placeholder,
-        operator=placeholder,
+        kube=nothing,
+        operator=nothing,
         limiter=Limiter(settings),
-        argon2=placeholder,
-        key_use=placeholder,
+        key_use=nothing,
         now=lambda: datetime.now(UTC),
     )
     return assembled
@@ -72,8 +71,8 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
     assert "whsec" not in answer.text
     assert "RuntimeError" not in answer.text
     assert problem["trace_id"] in problem["detail"]
-    output = capsys.readouterr()
-    assert problem["trace_id"] in output.out + output.err
+    logged = capsys.readouterr()
+    assert problem["trace_id"] in logged.out + logged.err
 
 
 async def test_a_refusal_by_the_limit_of_an_address_has_its_route_in_the_metrics(client: httpx.AsyncClient) -> None:
@@ -90,11 +89,9 @@ async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.Asy
     for path in ("/v1/broken", "/v1/webhooks", "/nowhere"):
         answer = await client.get(path, headers={"X-Request-Id": "support-case-7"})
         assert answer.headers["x-request-id"] == "support-case-7"
-    request_ids = [
-        (await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)
-    ]
-    assert len(set(request_ids)) == 2
-    assert all(len(request_id) == 32 for request_id in request_ids)
+    drawn = [(await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)]
+    assert len(set(drawn)) == 2
+    assert all(len(one) == 32 for one in drawn)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +120,10 @@ async def test_the_frameworks_refusals_are_problem_documents_too(
 async def test_head_answers_like_get_without_a_body(client: httpx.AsyncClient) -> None:
     """Status and headers are those of GET; a path without GET refuses HEAD."""
     for path, status in (("/openapi.json", 200), ("/docs", 200), ("/v1/webhooks", 401), ("/v1/events", 405)):
-        answer, head = await client.get(path), await client.head(path)
+        got, head = await client.get(path), await client.head(path)
         assert (head.status_code, head.content) == (status, b"")
         for name in ("content-type", "content-length", "ratelimit-policy"):
-            assert head.headers[name] == answer.headers[name]
+            assert head.headers[name] == got.headers[name]
 
 
 @pytest.mark.parametrize(
@@ -184,11 +181,11 @@ def test_the_exported_openapi_document_is_current() -> None:
 def test_every_route_declares_its_permission(app: FastAPI) -> None:
     """A route without a declaration cannot be created, and only the description and its page are outside of /v1."""
     every = [route for router in routers() for route in router.routes]
-    guarded_routes = [route for route in every if isinstance(route, GuardedRoute)]
-    assert guarded_routes == every
-    assert [route.path for route in guarded_routes if route.permission.open] == ["/v1/auth/login"]
-    paths = {path for route in app.routes if not (path := getattr(route, "path", "")).startswith("/console")} - {""}
-    assert paths == {"/openapi.json", "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/broken"}
+    guarded = [route for route in every if isinstance(route, GuardedRoute)]
+    assert guarded == every
+    assert [route.path for route in guarded if route.permission.open] == ["/v1/auth/login"]
+    others = {path for route in app.routes if not (path := getattr(route, "path", "")).startswith("/console")} - {""}
+    assert others == {"/openapi.json", "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/broken"}
     undeclared = APIRouter(route_class=GuardedRoute)
     with pytest.raises(TypeError, match=r"/v1/new: declare the permission of endpoint with @needs"):
 
@@ -200,11 +197,11 @@ def test_every_route_declares_its_permission(app: FastAPI) -> None:
 def test_the_description_shows_the_role_and_the_scope_of_each_operation(app: FastAPI) -> None:
     """Extensions name them, and the 403 repeats them in words."""
     paths = app.openapi()["paths"]
-    list_operation, create_operation = paths["/v1/webhooks"]["get"], paths["/v1/projects/{project}/keys"]["post"]
-    assert (list_operation["x-required-scope"], list_operation["x-required-role"]) == ("read", "viewer")
-    assert create_operation["x-required-role"] == "admin"
-    assert "x-required-scope" not in create_operation
-    forbidden = list_operation["responses"]["403"]["description"]
+    listed, made = paths["/v1/webhooks"]["get"], paths["/v1/projects/{project}/keys"]["post"]
+    assert (listed["x-required-scope"], listed["x-required-role"]) == ("read", "viewer")
+    assert made["x-required-role"] == "admin"
+    assert "x-required-scope" not in made
+    forbidden = listed["responses"]["403"]["description"]
     assert forbidden == "The key lacks the scope read, or the session's user lacks the role viewer."
 
 

@@ -1,4 +1,4 @@
-"""Pure: a webhook as a JSON document of `/v1`: its fields in a WebhookEndpoint, merge patches, ETags, and its owner.
+"""Pure: a webhook as a document of `/v1`: its answers, its fields in a WebhookEndpoint, merge patches, ETags, owner.
 
 Source: RFC 7396 (JSON Merge Patch), RFC 9110, section 13.1.1 (If-Match).
 """
@@ -9,16 +9,18 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hookwright_api.rendering import own_fields, own_labels
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
+from hookwright_crds.conditions import find
 from hookwright_crds.derived_models import in_camel_case
-from hookwright_crds.endpoint_fields import EndpointFields
-from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields
+from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 from hookwright_crds.urls import origin_of
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
 Document = dict[str, Any]
 
+_SPEC_FIELDS: Final = set(EndpointFields.model_fields)
+"""The fields of a spec that have the same form on `/v1`."""
 _OURS: Final = MADE_BY_API[MANAGED_BY]
 """The field manager of the API's writes, and the value of the label on its objects."""
 _ETAGS: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"(?:[ \t]*,[ \t]*(?:W/)?"[\x21\x23-\x7e]*")*')
@@ -27,6 +29,71 @@ _MOST_CHARACTERS: Final = 1024
 _STRONG: Final = re.compile(r'(W/)?"([\x21\x23-\x7e]*)"')
 _MOST_NAMED: Final = 3
 _DIGITS: Final = 16
+
+
+def endpoint_status(endpoint: WebhookEndpoint) -> str:
+    """Return the state of an endpoint in one word.
+
+    ``pending``: the operator has not reconciled it yet. ``error``: no delivery is sent; the condition Ready has the
+    reason. ``suspended``: deliveries stay pending. ``failing``: the last attempt got no 2xx answer. ``active``:
+    otherwise.
+    """
+    ready = find(endpoint.status.conditions, "Ready")
+    reachable = find(endpoint.status.conditions, "Reachable")
+    if ready is None or ready.status == "Unknown":
+        return "pending"
+    if ready.status == "False":
+        return "error"
+    if endpoint.spec.suspend:
+        return "suspended"
+    return "failing" if reachable is not None and reachable.status == "False" else "active"
+
+
+def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """Return an endpoint in the form of lists; of its headers only the names, because a value may be a credential."""
+    return {
+        "id": endpoint.metadata.name,
+        "project": endpoint.spec.project_ref.name,
+        "status": endpoint_status(endpoint),
+        "created_at": endpoint.metadata.creation_timestamp,
+        **{name: value for name, value in own_fields(endpoint).items() if name not in HIDDEN_FIELDS},
+        "header_names": sorted(endpoint.spec.headers),
+        "labels": own_labels(endpoint.metadata.labels),
+    }
+
+
+def own_fields(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """Return the fields of an endpoint that people set, with their names on `/v1`."""
+    fields = endpoint.spec.model_dump(mode="json", include=_SPEC_FIELDS)
+    return {**fields, "enabled": not endpoint.spec.suspend}
+
+
+def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that `/v1` shows and changes: those without a prefix.
+
+    Source: Kubernetes, "Labels and Selectors": a key without a prefix is private to the user, and tools must use one.
+    """
+    return {name: value for name, value in sorted(labels.items()) if "/" not in name}
+
+
+def endpoint_detail(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    """Return an endpoint with its conditions and delivery counts."""
+    counts = endpoint.status.deliveries or DeliveryCounts()
+    return {
+        **endpoint_summary(endpoint),
+        "conditions": [
+            {"type": entry.type, "status": entry.status, "reason": entry.reason, "message": entry.message}
+            for entry in endpoint.status.conditions
+        ],
+        "deliveries": {
+            "pending": counts.pending,
+            "delivered": counts.delivered,
+            "failed": counts.failed,
+            "discarded": counts.discarded,
+            "last_attempt_at": counts.last_attempt_time,
+            "last_status_code": counts.last_status_code,
+        },
+    }
 
 
 def merged(target: Any, patch: Any) -> Any:
@@ -81,7 +148,7 @@ def refuse_header_moves(before: Document, fields: Document) -> None:
 
 def spec_of(fields: Mapping[str, Any]) -> Document:
     """Return the fields of ``spec`` for the JSON form of a request or of a merge patch; None stays None."""
-    spec_fields = {name: value for name, value in fields.items() if name in EndpointFields.model_fields}
+    spec_fields = {name: value for name, value in fields.items() if name in _SPEC_FIELDS}
     spec = in_camel_case(EndpointFields, spec_fields)
     if "enabled" in fields:
         enabled = fields["enabled"]

@@ -1,1 +1,0 @@
-"""The operations on webhooks behind the routes: creation, changes, rotation of the secret."""
