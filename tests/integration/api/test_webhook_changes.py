@@ -3,7 +3,6 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import httpx
@@ -43,8 +42,8 @@ def patched(
     if status >= 400:
         return problem_of(answer, status)
     assert answer.status_code == status, answer.text
-    document: dict[str, Any] = answer.json()
-    return document
+    shown: dict[str, Any] = answer.json()
+    return shown
 
 
 def spec_of(cluster: Cluster, organization: Organization, name: str) -> dict[str, Any]:
@@ -61,26 +60,26 @@ def stored(cluster: Cluster, organization: Organization, name: str) -> dict[str,
 
 
 def test_everything_can_be_set_at_creation_and_by_a_change(
-    acme: Organization, client: httpx.Client, control_plane: Cluster
+    tenant: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
     """Both lead to the same object; no answer has the value of a header; nulls lead back to the defaults."""
-    key = acme.service_key()
-    plain = acme.webhook(key)
+    key = tenant.service_key()
+    plain = tenant.webhook(key)
     full = client.post("/v1/webhooks", json=EVERYTHING, headers=key)
     assert full.status_code == 201, full.text
-    answer = patched(client, key, plain["id"], EVERYTHING)
-    for row in (full.json(), answer, client.get(f"/v1/webhooks/{plain['id']}", headers=key).json()):
-        assert {name: row[name] for name in SHOWN} == SHOWN
-        assert "of-the-receiver" not in json.dumps(row)
+    changed = patched(client, key, plain["id"], EVERYTHING)
+    for shown in (full.json(), changed, client.get(f"/v1/webhooks/{plain['id']}", headers=key).json()):
+        assert {name: shown[name] for name in SHOWN} == SHOWN
+        assert "of-the-receiver" not in json.dumps(shown)
     assert "of-the-receiver" not in client.get("/v1/webhooks", headers=key).text
-    specs = [spec_of(control_plane, acme, name) for name in (full.json()["id"], plain["id"])]
+    specs = [spec_of(control_plane, tenant, name) for name in (full.json()["id"], plain["id"])]
     assert specs[0] == specs[1]
     assert specs[0]["headers"] == EVERYTHING["headers"]
 
     nulls = dict.fromkeys(EVERYTHING) | {"url": plain["url"], "events": plain["events"]}
     reset = patched(client, key, plain["id"], nulls)
     assert {name: reset[name] for name in SHOWN} == {name: plain[name] for name in SHOWN}
-    assert spec_of(control_plane, acme, plain["id"]) == spec_of(control_plane, acme, acme.webhook(key)["id"])
+    assert spec_of(control_plane, tenant, plain["id"]) == spec_of(control_plane, tenant, tenant.webhook(key)["id"])
 
 
 def test_a_change_takes_effect_on_the_next_delivery(
@@ -88,10 +87,10 @@ def test_a_change_takes_effect_on_the_next_delivery(
 ) -> None:
     """A paused webhook keeps its deliveries; after it is enabled, they have the new header."""
     key = acme.service_key()
-    new_webhook = acme.webhook(key, f"{receiver.url}/a", enabled=False)["id"]
-    assert client.get(f"/v1/webhooks/{new_webhook}", headers=key).json()["status"] == "suspended"
+    made = acme.webhook(key, f"{receiver.url}/a", enabled=False)["id"]
+    assert client.get(f"/v1/webhooks/{made}", headers=key).json()["status"] == "suspended"
     assert client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key).status_code == 202
-    patched(client, key, new_webhook, {"enabled": True, "headers": {"X-Team": "orders"}})
+    patched(client, key, made, {"enabled": True, "headers": {"X-Team": "orders"}})
     eventually(lambda: len(receiver.requests) == 1, "the delivery")
     assert receiver.requests[0][1]["x-team"] == "orders"
 
@@ -117,55 +116,55 @@ def test_wildcards_subscribe_to_each_type_of_a_channel(
     assert deliveries_of("sms_failed") == 2
 
 
-def test_an_empty_object_changes_nothing(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+def test_an_empty_object_changes_nothing(tenant: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """RFC 7396: it names no field. Only an endpoint without a limit has no number for one."""
-    key = acme.service_key()
-    name = str(acme.webhook(key, rate_limit={"per_minute": 60}, labels={"team": "a"})["id"])
+    key = tenant.service_key()
+    name = str(tenant.webhook(key, rate_limit={"per_minute": 60}, labels={"team": "a"})["id"])
     patched(client, key, name, {"headers": {"X-Team": "a"}})
-    before, document = spec_of(control_plane, acme, name), client.get(f"/v1/webhooks/{name}", headers=key).json()
+    before, shown = spec_of(control_plane, tenant, name), client.get(f"/v1/webhooks/{name}", headers=key).json()
     for field in ("rate_limit", "headers", "labels"):
-        assert patched(client, key, name, {field: {}})["labels"] == document["labels"], field
-    assert spec_of(control_plane, acme, name) == before
+        assert patched(client, key, name, {field: {}})["labels"] == shown["labels"], field
+    assert spec_of(control_plane, tenant, name) == before
     assert patched(client, key, name, {"rate_limit": {"per_minute": None}}, 422)["errors"]
-    new_webhook = str(acme.webhook(key, None, pull={"lease": "45s"})["id"])
-    assert patched(client, key, new_webhook, {"pull": {}})["pull"] == {"lease": "45s"}
-    patched(client, key, new_webhook, {"rate_limit": {}}, 422)
+    pulled = str(tenant.webhook(key, None, pull={"lease": "45s"})["id"])
+    assert patched(client, key, pulled, {"pull": {}})["pull"] == {"lease": "45s"}
+    patched(client, key, pulled, {"rate_limit": {}}, 422)
 
 
-def test_only_named_fields_change(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+def test_only_named_fields_change(tenant: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """Concurrent changes of different fields, headers and labels are all kept."""
-    key = acme.service_key()
-    name = str(acme.webhook(key, labels={"keep": "a"})["id"])
+    key = tenant.service_key()
+    name = str(tenant.webhook(key, labels={"keep": "a"})["id"])
     patched(client, key, name, {"headers": {"X-Keep": "a"}})
     changes: list[dict[str, Any]] = [{"description": "new"}, {"timeout": "3s"}, {"max_in_flight": 3}]
     changes += [{"headers": {f"X-{number}": "b"}} for number in range(6)]
     changes += [{"labels": {f"l{number}": "b"}} for number in range(6)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda change: patched(client, key, name, change), changes))
-    document = client.get(f"/v1/webhooks/{name}", headers=key).json()
-    assert (document["description"], document["timeout"], document["max_in_flight"]) == ("new", "3s", 3)
-    assert document["header_names"] == sorted(["X-Keep", *(f"X-{number}" for number in range(6))])
-    assert document["labels"] == {"keep": "a", **{f"l{number}": "b" for number in range(6)}}
+    shown = client.get(f"/v1/webhooks/{name}", headers=key).json()
+    assert (shown["description"], shown["timeout"], shown["max_in_flight"]) == ("new", "3s", 3)
+    assert shown["header_names"] == sorted(["X-Keep", *(f"X-{number}" for number in range(6))])
+    assert shown["labels"] == {"keep": "a", **{f"l{number}": "b" for number in range(6)}}
     patched(client, key, name, {"headers": {"X-Keep": None}, "labels": {"keep": None}})
-    assert "X-Keep" not in spec_of(control_plane, acme, name)["headers"]
+    assert "X-Keep" not in spec_of(control_plane, tenant, name)["headers"]
     assert patched(client, key, name, {"labels": None})["labels"] == {}
 
 
 def test_labels_of_tools_are_not_shown_and_stay(
-    acme: Organization, client: httpx.Client, control_plane: Cluster
+    tenant: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
     """The label that makes it a webhook of the API, and those of other tools, survive every change."""
-    key = acme.service_key()
-    name = str(acme.webhook(key, labels={"team": "a"})["id"])
+    key = tenant.service_key()
+    name = str(tenant.webhook(key, labels={"team": "a"})["id"])
     labels = {"argocd.argoproj.io/instance": "app", "stage": "b"}
-    control_plane.objects.patch("WebhookEndpoint", name, acme.name, {"metadata": {"labels": labels}})
+    control_plane.objects.patch("WebhookEndpoint", name, tenant.name, {"metadata": {"labels": labels}})
     eventually(
         lambda: client.get(f"/v1/webhooks/{name}", headers=key).json()["labels"] == {"stage": "b", "team": "a"},
         "labels of people are shown",
     )
     assert patched(client, key, name, {"labels": None})["labels"] == {}
-    remainder = {"app.kubernetes.io/managed-by": "hookwright-api", "argocd.argoproj.io/instance": "app"}
-    assert stored(control_plane, acme, name)["metadata"]["labels"] == remainder
+    kept = {"app.kubernetes.io/managed-by": "hookwright-api", "argocd.argoproj.io/instance": "app"}
+    assert stored(control_plane, tenant, name)["metadata"]["labels"] == kept
 
 
 def observed(control_plane: Cluster, organization: Organization, name: str) -> bool:
@@ -174,38 +173,34 @@ def observed(control_plane: Cluster, organization: Organization, name: str) -> b
     return bool(endpoint["metadata"]["generation"] == endpoint["status"]["observedGeneration"])
 
 
-def test_an_etag_guards_a_change(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+def test_an_etag_guards_a_change(tenant: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """POST, GET and PATCH return the ETag of the state; a change with an old one is a 412 and changes nothing."""
-    key = acme.service_key()
+    key = tenant.service_key()
     body = {"url": "https://example.com/a", "events": ["opened"]}
-    response = client.post("/v1/webhooks", json=body, headers=key)
-    name = response.json()["id"]
-    first = response.headers["etag"]
+    posted = client.post("/v1/webhooks", json=body, headers=key)
+    name = posted.json()["id"]
+    first = posted.headers["etag"]
     path, headers = f"/v1/webhooks/{name}", {**key, "If-Match": first}
     assert client.patch(path, json={}, headers=headers).status_code == 200
-    second_answer = client.patch(path, json={"description": "one"}, headers=headers)
-    assert second_answer.status_code == 200
-    assert second_answer.headers["etag"] not in ("", first)
+    changed = client.patch(path, json={"description": "one"}, headers=headers)
+    assert changed.status_code == 200
+    assert changed.headers["etag"] not in ("", first)
     problem_of(client.patch(path, json={"description": "two"}, headers=headers), 412)
     assert client.get(path, headers=key).json()["description"] == "one"
-    etag = second_answer.headers["etag"]
-    for number in range(3):
-        # The operator writes the status between two changes.
-        answer = client.patch(path, json={"description": f"change {number}"}, headers={**key, "If-Match": etag})
-        assert answer.status_code == 200, answer.text
-        etag = answer.headers["etag"]
-        eventually(partial(observed, control_plane, acme, name), "the status is written")
-    for match in ("*", f'"1", {etag}'):
-        answer = client.patch(path, json={"description": "change 2"}, headers={**key, "If-Match": match})
+    etag = changed.headers["etag"]
+    # The operator writes the status between two changes.
+    eventually(lambda: observed(control_plane, tenant, name), "the status is written")
+    for match in (etag, "*", f'"1", {etag}'):
+        answer = client.patch(path, json={"description": "one"}, headers={**key, "If-Match": match})
         assert answer.status_code == 200, answer.text
     problem = problem_of(client.patch(path, json={}, headers={**key, "If-Match": "nonsense"}), 422)
     assert problem["errors"][0]["field"] == "If-Match"
 
 
-def test_of_simultaneous_changes_with_one_etag_one_wins(acme: Organization, client: httpx.Client) -> None:
+def test_of_simultaneous_changes_with_one_etag_one_wins(tenant: Organization, client: httpx.Client) -> None:
     """The API server refuses the others, and each gets a 412."""
-    key = acme.service_key()
-    name = str(acme.webhook(key)["id"])
+    key = tenant.service_key()
+    name = str(tenant.webhook(key)["id"])
     etag = client.get(f"/v1/webhooks/{name}", headers=key).headers["etag"]
 
     def send(number: int) -> int:
@@ -218,26 +213,26 @@ def test_of_simultaneous_changes_with_one_etag_one_wins(acme: Organization, clie
 
 
 def test_a_declared_endpoint_is_a_409_that_names_its_owner(
-    acme: Organization, client: httpx.Client, control_plane: Cluster
+    tenant: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
     """Kubectl apply, server-side apply of another manager, and an edit of a webhook of the API.
 
     Its deletion is refused in the same words, because Git would make it again with another signing secret.
     """
-    key = acme.service_key()
+    key = tenant.service_key()
     argo = ("--server-side", "--field-manager=argocd-controller")
     for name, options in {"orders": (), "argo": argo}.items():
-        status = {
+        applied = {
             "apiVersion": "hookwright.dev/v1alpha1",
             "kind": "WebhookEndpoint",
             "metadata": {
                 "name": name,
-                "namespace": acme.name,
+                "namespace": tenant.name,
                 "labels": {"app.kubernetes.io/managed-by": "hookwright-api"} if options else {},
             },
             "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]},
         }
-        control_plane.kubectl("apply", *options, "-f", "-", stdin=json.dumps(status))
+        control_plane.kubectl("apply", *options, "-f", "-", stdin=json.dumps(applied))
         path = f"/v1/webhooks/{name}"
         eventually(lambda path=path: client.get(path, headers=key).status_code == 200, f"{name} is shown")  # type: ignore[misc]
     problem = patched(client, key, "orders", {"description": "mine"}, 409)
@@ -245,28 +240,28 @@ def test_a_declared_endpoint_is_a_409_that_names_its_owner(
     assert "YAML" in problem["detail"]
     assert '"argocd-controller"' in patched(client, key, "argo", {"url": "https://example.com/x"}, 409)["detail"]
 
-    new_webhook = str(acme.webhook(key)["id"])
+    edited = str(tenant.webhook(key)["id"])
     change = '{"spec": {"timeout": "3s"}}'
-    control_plane.kubectl("patch", "hwep", new_webhook, "-n", acme.name, "--type=merge", "-p", change)
-    assert '"kubectl-patch"' in patched(client, key, new_webhook, {"timeout": "4s"}, 409)["detail"]
-    for name in ("orders", "argo", new_webhook):
+    control_plane.kubectl("patch", "hwep", edited, "-n", tenant.name, "--type=merge", "-p", change)
+    assert '"kubectl-patch"' in patched(client, key, edited, {"timeout": "4s"}, 409)["detail"]
+    for name in ("orders", "argo", edited):
         refusal = problem_of(client.delete(f"/v1/webhooks/{name}", headers=key), 409)["detail"]
         assert refusal == patched(client, key, name, {"description": "mine"}, 409)["detail"]
-        assert "deletionTimestamp" not in (control_plane.objects.get("hwep", name, acme.name) or {})["metadata"]
+        assert "deletionTimestamp" not in (control_plane.objects.get("hwep", name, tenant.name) or {})["metadata"]
     given_back = '{"metadata": {"managedFields": [{}]}}'
-    control_plane.kubectl("patch", "hwep", new_webhook, "-n", acme.name, "--type=merge", "-p", given_back)
-    assert patched(client, key, new_webhook, {"timeout": "4s"})["timeout"] == "4s"
-    assert spec_of(control_plane, acme, "argo")["url"] == "https://example.com/o"
+    control_plane.kubectl("patch", "hwep", edited, "-n", tenant.name, "--type=merge", "-p", given_back)
+    assert patched(client, key, edited, {"timeout": "4s"})["timeout"] == "4s"
+    assert spec_of(control_plane, tenant, "argo")["url"] == "https://example.com/o"
 
 
 def test_header_values_do_not_follow_another_target(
-    acme: Organization, client: httpx.Client, control_plane: Cluster, receiver: Received
+    tenant: Organization, client: httpx.Client, control_plane: Cluster, receiver: Received
 ) -> None:
     """Neither another host nor pull gets them, in one step or in two; with the values in the request, both do."""
-    key = acme.service_key()
+    key = tenant.service_key()
     body = {"url": "https://example.com/a", "events": ["delivered"], "headers": {"X-Key": "of-the-receiver"}}
     name = str(client.post("/v1/webhooks", json=body, headers=key).json()["id"])
-    before = spec_of(control_plane, acme, name)
+    before = spec_of(control_plane, tenant, name)
     patches: tuple[dict[str, Any], ...] = (
         {"url": f"{receiver.url}/mine"},
         {"url": "http://example.com/a"},
@@ -276,21 +271,21 @@ def test_header_values_do_not_follow_another_target(
     for patch in patches:
         (fault,) = patched(client, key, name, patch, 422)["errors"]
         assert (fault["field"], "X-Key" in fault["message"]) == ("headers", True), patch
-    assert spec_of(control_plane, acme, name) == before
+    assert spec_of(control_plane, tenant, name) == before
     patched(client, key, name, {"url": "HTTPS://EXAMPLE.com:443/b"})
-    assert spec_of(control_plane, acme, name)["headers"] == {"X-Key": "of-the-receiver"}
+    assert spec_of(control_plane, tenant, name)["headers"] == {"X-Key": "of-the-receiver"}
     patched(client, key, name, {"url": None, "pull": {}, "headers": {"X-Key": "new"}})
     patched(client, key, name, {"url": f"{receiver.url}/mine"}, 422)
     patched(client, key, name, {"url": f"{receiver.url}/mine", "pull": None, "headers": None})
-    assert "headers" not in spec_of(control_plane, acme, name)
+    assert "headers" not in spec_of(control_plane, tenant, name)
 
 
-def test_the_operator_owns_no_spec(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+def test_the_operator_owns_no_spec(tenant: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """Its finalizer, owner reference and status, and notes of kubectl, do not turn a webhook into a declared one."""
-    key = acme.service_key()
-    name = str(acme.webhook(key)["id"])
+    key = tenant.service_key()
+    name = str(tenant.webhook(key)["id"])
     note = {"metadata": {"annotations": {"example.com/note": "a"}}}
-    control_plane.objects.patch("WebhookEndpoint", name, acme.name, note)
+    control_plane.objects.patch("WebhookEndpoint", name, tenant.name, note)
     assert patched(client, key, name, {"description": "still mine"})["description"] == "still mine"
 
 
@@ -324,11 +319,11 @@ HOSTILE: dict[str, tuple[Any, int, str | None]] = {
 }  # fmt: skip
 
 
-def test_hostile_patches_change_nothing(acme: Organization, client: httpx.Client, control_plane: Cluster) -> None:
+def test_hostile_patches_change_nothing(tenant: Organization, client: httpx.Client, control_plane: Cluster) -> None:
     """Each is refused with its field, and the object stays as it is."""
-    key = acme.service_key()
-    name = str(acme.webhook(key)["id"])
-    before = spec_of(control_plane, acme, name)
+    key = tenant.service_key()
+    name = str(tenant.webhook(key)["id"])
+    before = spec_of(control_plane, tenant, name)
     for title, (patch, status, field) in HOSTILE.items():
         problem = patched(client, key, name, patch, status)
         if field is not None:
@@ -337,7 +332,7 @@ def test_hostile_patches_change_nothing(acme: Organization, client: httpx.Client
     problem_of(client.patch(path, content=b"{}", headers={**key, "Content-Type": "text/plain"}), 415)
     problem_of(client.patch(path, content=b"", headers={**key, **MERGE_PATCH}), 400)
     problem_of(client.patch(f"{path}x", json={}, headers=key), 404)
-    assert spec_of(control_plane, acme, name) == before
+    assert spec_of(control_plane, tenant, name) == before
 
 
 def test_a_webhook_with_an_expiry_is_deleted_at_its_time(acme: Organization, client: httpx.Client) -> None:
@@ -348,24 +343,24 @@ def test_a_webhook_with_an_expiry_is_deleted_at_its_time(acme: Organization, cli
     assert [fault["field"] for fault in refusal["errors"]] == ["expires_at"]
 
     def listed() -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = client.get("/v1/webhooks", headers=key).json()["data"]
-        return rows
+        shown: list[dict[str, Any]] = client.get("/v1/webhooks", headers=key).json()["data"]
+        return shown
 
     assert listed() == []
-    new_webhook = acme.webhook(key, expires_at="2099-01-01T00:00:00Z")
-    assert new_webhook["expires_at"] == "2099-01-01T00:00:00Z"
-    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=5))
-    assert patched(client, key, new_webhook["id"], {"expires_at": soon})["expires_at"] == soon
+    made = acme.webhook(key, expires_at="2099-01-01T00:00:00Z")
+    assert made["expires_at"] == "2099-01-01T00:00:00Z"
+    soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=3))
+    assert patched(client, key, made["id"], {"expires_at": soon})["expires_at"] == soon
     eventually(lambda: listed() == [], "the webhook is deleted")
 
 
 @pytest.mark.parametrize(
     "more", [{"labels": {f"l{number}": "a" * 63 for number in range(32)}}, {"description": "ö" * 1024}]
 )
-def test_the_bounds_are_accepted(acme: Organization, client: httpx.Client, more: dict[str, Any]) -> None:
+def test_the_bounds_are_accepted(tenant: Organization, client: httpx.Client, more: dict[str, Any]) -> None:
     """As many labels and characters as allowed are stored and shown, after a watch event too."""
-    key = acme.service_key()
-    name = str(acme.webhook(key, **more)["id"])
+    key = tenant.service_key()
+    name = str(tenant.webhook(key, **more)["id"])
     patched(client, key, name, {"timeout": "9s"})
-    document = client.get(f"/v1/webhooks/{name}", headers=key).json()
-    assert {field: document[field] for field in more} == more
+    shown = client.get(f"/v1/webhooks/{name}", headers=key).json()
+    assert {field: shown[field] for field in more} == more
