@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -20,25 +21,22 @@ _MAX_WAITING: Final = 1000
 """Most keys that wait to be written; if there are more, a later use is written instead."""
 
 
+@dataclass(eq=False)
 class KeyUsage:
-    """The last use of every key, written to its status once per interval."""
+    """The last use of every key, written to its status once per interval by `run`."""
 
-    def __init__(
-        self, kube: KubernetesClient, keys: Table[KeyRecord], *, interval: timedelta, now: Callable[[], datetime]
-    ) -> None:
-        """Initialize without writing; `run` writes."""
-        self._kube = kube
-        self._keys = keys
-        self._interval = interval
-        self._now = now
-        self._noted: dict[str, datetime] = {}
-        self._waiting: asyncio.Queue[KeyRecord] = asyncio.Queue(_MAX_WAITING)
+    kube: KubernetesClient
+    keys: Table[KeyRecord]
+    interval: timedelta
+    now: Callable[[], datetime]
+    _noted: dict[str, datetime] = field(default_factory=dict, init=False)
+    _waiting: asyncio.Queue[KeyRecord] = field(default_factory=lambda: asyncio.Queue(_MAX_WAITING), init=False)
 
     def note(self, key: KeyRecord) -> None:
         """Record that a key was used now."""
-        now = self._now()
+        now = self.now()
         last_used_at = max(filter(None, (key.last_used_at, self._noted.get(key.identity.uid))), default=None)
-        if (last_used_at is not None and now - last_used_at < self._interval) or self._waiting.full():
+        if (last_used_at is not None and now - last_used_at < self.interval) or self._waiting.full():
             return
         if len(self._noted) > 10 * _MAX_WAITING:
             self._noted.clear()
@@ -64,7 +62,7 @@ class KeyUsage:
             "kind": "ApiKey",
             # The uid prevents a write to another key that has the same name.
             "metadata": {"name": identity.name, "namespace": identity.namespace, "uid": identity.uid},
-            "status": {"lastUsedAt": format_timestamp(self._noted.get(identity.uid, self._now()))},
+            "status": {"lastUsedAt": format_timestamp(self._noted.get(identity.uid, self.now()))},
         }
         path = object_path("apikeys", identity.namespace, identity.name, "status")
-        self._keys.put(await self._kube.apply(path, body))
+        self.keys.put(await self.kube.apply(path, body))

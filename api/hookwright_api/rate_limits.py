@@ -150,46 +150,31 @@ class Limiter:
         if self._redis is not None:
             await self._redis.bridge.storage.aclose()  # type: ignore[attr-defined]
 
-    async def hit(self, scope: Scope, identity: str) -> Verdict | None:
-        """Count a request and return its verdict; None if the limit is disabled.
+    async def hit(self, scope: Scope, identity: str, *, count: bool = True) -> Verdict | None:
+        """Return the verdict on a request, and count it unless ``count`` is false; None if the limit is disabled.
 
         Raises:
             ProblemError: 503, it cannot be counted, and the settings then require a refusal.
         """
-        return await self._ask(scope, identity, count=True)
-
-    async def peek(self, scope: Scope, identity: str) -> Verdict | None:
-        """Return the verdict of one more request without counting it; otherwise as `hit`."""
-        return await self._ask(scope, identity, count=False)
-
-    async def _ask(self, scope: Scope, identity: str, *, count: bool) -> Verdict | None:
         item = self._items.get(scope)
         if item is None:
             return None
-        verdict = await self._shared_verdict(scope, item, identity, count=count)
-        if verdict is None:
-            verdict = await self._verdict(self._local[scope], scope, item, identity, count=count)
-        if not verdict.allowed:
-            REJECTIONS.labels(scope.value).inc()
-        return verdict
-
-    async def _shared_verdict(self, scope: Scope, item: RateLimitItem, identity: str, *, count: bool) -> Verdict | None:
-        """Ask the counters' server; None if there is no server or this process must count instead."""
-        if self._shared is None:
-            return None
-        if self._clock() >= self._away_until:
+        verdict = None
+        if self._shared is not None and self._clock() >= self._away_until:
             try:
                 verdict = await self._verdict(self._shared, scope, item, identity, count=count)
+                LIMITS_AVAILABLE.set(1)
             except (RedisError, OSError, TimeoutError) as error:
                 self._away_until = self._clock() + _HOLD_OFF_SECONDS
                 LIMITS_AVAILABLE.set(0)
                 log.warning("counters' server unavailable, using the configured fallback", error=type(error).__name__)
-            else:
-                LIMITS_AVAILABLE.set(1)
-                return verdict
-        if not self._fail_open:
-            raise unavailable("the rate limit counters are unavailable")
-        return None
+        if verdict is None:
+            if self._shared is not None and not self._fail_open:
+                raise unavailable("the rate limit counters are unavailable")
+            verdict = await self._verdict(self._local[scope], scope, item, identity, count=count)
+        if not verdict.allowed:
+            REJECTIONS.labels(scope.value).inc()
+        return verdict
 
     async def _verdict(
         self, window: MovingWindowRateLimiter, scope: Scope, item: RateLimitItem, identity: str, *, count: bool

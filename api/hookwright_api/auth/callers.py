@@ -9,7 +9,7 @@ from fastapi import Query, Request
 
 from hookwright_api.auth.session_tokens import Session, read_token
 from hookwright_api.services import services_of
-from hookwright_api.view.table_records import EndpointRecord, KeyRecord, UserRecord
+from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord, UserRecord
 from hookwright_api.view.view import View
 from hookwright_crds.keys import MalformedKeyError, digest, key_id_of, matches
 from hookwright_crds.permissions import Credential, Permission
@@ -149,28 +149,17 @@ def caller_of(request: Request) -> Caller:
     return caller
 
 
-def project_named(request: Request, name_or_uid: str) -> str:
-    """Return the name of a project of the caller's organization.
+def project_named(request: Request, name_or_uid: str) -> ProjectRecord:
+    """Return a project of the caller's organization; a key sees no other project than its own.
 
     Raises:
         ProblemError: 404.
     """
-    record = services_of(request).view.project(caller_of(request).organization, name_or_uid)
-    if record is None:
+    caller = caller_of(request)
+    record = services_of(request).view.project(caller.organization, name_or_uid)
+    if record is None or (caller.key is not None and caller.key.project != record.identity.name):
         raise not_found("the project")
-    return record.identity.name
-
-
-def own_project(request: Request, name_or_uid: str) -> str:
-    """Return the name of the project of a path; a key sees no other project than its own.
-
-    Raises:
-        ProblemError: 404.
-    """
-    name, key = project_named(request, name_or_uid), caller_of(request).key
-    if key is not None and key.project != name:
-        raise not_found("the project")
-    return name
+    return record
 
 
 def optional_project(request: Request, project: str | None) -> str | None:
@@ -184,7 +173,7 @@ def optional_project(request: Request, project: str | None) -> str | None:
         if project is not None:
             raise invalid(FieldFault("project", "must not be sent with a key, because a key belongs to one project"))
         return caller.key.project
-    return None if project is None else project_named(request, project)
+    return None if project is None else project_named(request, project).identity.name
 
 
 def one_project(request: Request, project: str | None) -> str:

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeVar
 
 import structlog
@@ -79,40 +80,30 @@ def problem_answer(_: Scope, problem: ProblemError) -> Response:
     return Response(problem.body(), problem.status, problem.headers, media_type=MEDIA_TYPE)
 
 
+@dataclass(frozen=True, slots=True)
 class Middleware:
-    """A middleware that gives every request an answer."""
+    """A middleware that gives every request an answer.
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limiter: Callable[[], Limiter],
-        *,
-        proxies: tuple[Network, ...],
-        file_paths: Container[str] = frozenset(),
-        routes: Sequence[Route] = (),
-        answer_of: AnswerOf = problem_answer,
-    ) -> None:
-        """Wrap an application.
+    Attributes:
+        app: the application.
+        limiter: returns the limiter, which is created when the application starts.
+        proxies: networks of the proxies whose X-Forwarded-For is used.
+        file_paths: paths of files, which have no limit.
+        routes: label the metrics of requests that are refused before the routing.
+        answer_of: returns the answer to a request that no route answers.
+    """
 
-        Args:
-            app: the application.
-            limiter: returns the limiter, which is created when the application starts.
-            proxies: networks of the proxies whose X-Forwarded-For is used.
-            file_paths: paths of files, which have no limit.
-            routes: label the metrics of requests that are refused before the routing.
-            answer_of: returns the answer to a request that no route answers.
-        """
-        self._app = app
-        self._limiter = limiter
-        self._proxies = proxies
-        self._file_paths = file_paths
-        self._routes = routes
-        self._answer_of = answer_of
+    app: ASGIApp
+    limiter: Callable[[], Limiter]
+    proxies: tuple[Network, ...]
+    file_paths: Container[str] = ()
+    routes: Sequence[Route] = ()
+    answer_of: AnswerOf = problem_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         began = time.perf_counter()
         method = scope["method"]
@@ -126,22 +117,22 @@ class Middleware:
         answer = _Answer(scope, send, its_id, with_body=method != "HEAD")
         try:
             await self._count(scope, headers)
-            await self._app(scope, receive, answer.send)
+            await self.app(scope, receive, answer.send)
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             if "route" not in scope:
-                scope["route"] = next((route for route in self._routes if route.path_regex.match(scope["path"])), None)
+                scope["route"] = next((route for route in self.routes if route.path_regex.match(scope["path"])), None)
             if not answer.started:
-                await self._answer_of(scope, self._problem(error, scope, its_id))(scope, receive, answer.send)
+                await self.answer_of(scope, self._problem(error, scope, its_id))(scope, receive, answer.send)
         finally:
             _measure(scope, method, answer.status, time.perf_counter() - began)
 
     async def _count(self, scope: Scope, headers: Headers) -> None:
         scope[TALLY] = []
         peer = scope.get("client")
-        forwarded_for = headers.getlist("x-forwarded-for") if self._proxies else ()
-        scope[CLIENT] = client_of(peer[0] if peer else None, forwarded_for, self._proxies)
-        if scope["path"] not in self._file_paths:
-            enforce(scope, await self._limiter().hit(LimitScope.IP, scope[CLIENT]))
+        forwarded_for = headers.getlist("x-forwarded-for") if self.proxies else ()
+        scope[CLIENT] = client_of(peer[0] if peer else None, forwarded_for, self.proxies)
+        if scope["path"] not in self.file_paths:
+            enforce(scope, await self.limiter().hit(LimitScope.IP, scope[CLIENT]))
 
     def _problem(self, error: Exception, scope: Scope, its_id: str) -> ProblemError:
         if isinstance(error, ProblemError):

@@ -71,7 +71,7 @@ async def _check_failures(request: Request, email: str) -> None:
     """Refuse a password after too many failures; called before it waits too, so that it needs no place."""
     limiter = services_of(request).limiter
     for scope, identity in _counted(request, email):
-        verdict = await limiter.peek(scope, identity)
+        verdict = await limiter.hit(scope, identity, count=False)
         if verdict is not None and not verdict.allowed:
             enforce(request.scope, verdict)
 

@@ -52,7 +52,7 @@ async def create_key(
     cannot be shown again.
     """
     services = services_of(request)
-    project = project_named(request, project)
+    project = project_named(request, project).identity.name
     check_expiry(services, body.expires_at)
     caller = caller_of(request)
     organization = caller.organization
@@ -140,7 +140,7 @@ def _spec(project: str, body: KeyRequest, key: MintedKey) -> dict[str, Any]:
 @needs(ANY_USER)
 async def list_keys(request: Request, project: str) -> Response:
     """List the keys of a project, including those declared in YAML; never a key or its digest."""
-    project = project_named(request, project)
+    project = project_named(request, project).identity.name
     keys = services_of(request).view.keys.find("project", (caller_of(request).organization, project))
     return answer({"data": [_shown(key) for key in keys]})
 
@@ -161,7 +161,7 @@ def _shown(key: KeyRecord) -> dict[str, Any]:
 async def delete_key(request: Request, project: str, id: str) -> Response:  # noqa: A002 - the contract's name
     """Revoke a key; it is invalid at once."""
     services = services_of(request)
-    project = project_named(request, project)
+    project = project_named(request, project).identity.name
     key = services.view.keys.get(caller_of(request).organization, id)
     if key is None or key.project != project:
         raise not_found("the key")

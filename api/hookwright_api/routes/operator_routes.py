@@ -14,7 +14,7 @@ from hookwright_api.auth.callers import (
     endpoint_named,
     one_project,
     optional_project,
-    own_project,
+    project_named,
 )
 from hookwright_api.http.openapi import links, sends
 from hookwright_api.http.request_checks import (
@@ -231,7 +231,7 @@ def _project(request: Request, operation: ApiOperation, arguments: Mapping[str, 
         ProblemError: 404; 422, a project together with a key.
     """
     if operation.scope == "project":
-        return own_project(request, arguments["project"])
+        return project_named(request, arguments["project"]).identity.name
     project = optional_project(request, arguments.get("project"))
     if operation.scope == "webhook":
         project = endpoint_named(request, arguments["id"], project).project

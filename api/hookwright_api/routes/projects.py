@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from hookwright_api.auth.callers import caller_of
+from hookwright_api.auth.callers import caller_of, project_named
 from hookwright_api.http.openapi import sends
 from hookwright_api.http.request_checks import GuardedRoute, audit, needs
 from hookwright_api.http.responses import answer, from_kube
@@ -25,7 +25,7 @@ from hookwright_crds.documents.project_bodies import (
 )
 from hookwright_crds.permissions import ADMINISTER, READ
 from hookwright_runtime.errors import KubeError
-from hookwright_runtime.problems import ProblemError, not_found
+from hookwright_runtime.problems import ProblemError
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"], route_class=GuardedRoute)
 
@@ -48,11 +48,7 @@ async def list_projects(request: Request) -> Response:
 @needs(READ)
 async def get_project(request: Request, project: str) -> Response:
     """Show a project, by its name or uid; a key sees its own project only."""
-    record = _named(request, project)
-    key = caller_of(request).key
-    if key is not None and key.project != record.identity.name:
-        raise not_found("the project")
-    return answer(_shown(services_of(request).view, record))
+    return answer(_shown(services_of(request).view, project_named(request, project)))
 
 
 @router.post(
@@ -92,7 +88,7 @@ async def delete_project(request: Request, project: str, *, force: Force = False
     project is a 409 that names its owner. 403 also means that the organization does not allow it.
     """
     services = services_of(request)
-    record = _named(request, project)
+    record = project_named(request, project)
     identity = record.identity
     if identity.declared_by:
         owner = identity.declared_by
@@ -108,13 +104,6 @@ async def delete_project(request: Request, project: str, *, force: Force = False
     services.view.projects.forget(record)
     audit(request, "project.delete", target=identity.name, project=identity.name)
     return answer(losses)
-
-
-def _named(request: Request, name_or_uid: str) -> ProjectRecord:
-    record = services_of(request).view.project(caller_of(request).organization, name_or_uid)
-    if record is None:
-        raise not_found("the project")
-    return record
 
 
 def _children(view: View, project: ProjectRecord) -> tuple[list[EndpointRecord], list[KeyRecord]]:

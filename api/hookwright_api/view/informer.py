@@ -7,7 +7,8 @@ that were deleted in the gap.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -25,48 +26,34 @@ Object = Mapping[str, Any]
 _WATCH_SECONDS: Final = (240, 300)
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
+_random_between: Final = random.uniform
+"""So that replicas do not send their requests at the same time."""
 
 
-class ExpiredError(Exception):
-    """The watch cannot continue from its last version (410 Gone)."""
-
-
+@dataclass(eq=False)
 class Informer:
-    """An informer of one table for one path."""
+    """An informer of one table for one path.
 
-    def __init__(
-        self,
-        kube: KubernetesClient,
-        name: str,
-        path: str,
-        table: Table[Any],
-        *,
-        params: Mapping[str, str] | None = None,
-        namespace: str | None = None,
-        choose: Callable[[float, float], float] = random.uniform,
-    ) -> None:
-        """Initialize without running.
+    Attributes:
+        kube: the client of the API server.
+        name: the resource, for metrics and the log.
+        path: the path to list and watch.
+        table: the target of the objects.
+        params: selectors.
+        namespace: the namespace of the path, None for all.
+        synced: set after the first list.
+    """
 
-        Args:
-            kube: the client of the API server.
-            path: the path to list and watch.
-            table: the target of the objects.
-            name: the resource, for metrics and the log.
-            params: selectors.
-            namespace: the namespace of the path, None for all.
-            choose: returns a random number between two, so that replicas do not send their requests at the same time.
-        """
-        self.name = name
-        self.synced = asyncio.Event()
-        self._kube = kube
-        self._path = path
-        self._table = table
-        self._params = dict(params or {})
-        self._namespace = namespace
-        self._choose = choose
-        self._version = ""
-        self._failures = 0
-        self._alive_at: float | None = None
+    kube: KubernetesClient
+    name: str
+    path: str
+    table: Table[Any]
+    params: Mapping[str, str] = field(default_factory=dict)
+    namespace: str | None = None
+    synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _version: str = field(default="", init=False)
+    _failures: int = field(default=0, init=False)
+    _alive_at: float | None = field(default=None, init=False)
 
     def age(self, now: float) -> float:
         """Return the seconds since the last data of the API server; infinite before the first."""
@@ -80,11 +67,9 @@ class Informer:
                     await self._list()
                 await self._watch()
                 self._failures = 0
-            except ExpiredError:
-                log.info("watch expired, listing again", resource=self.name)
-                self._version = ""
             except KubeError as error:
                 if error.status == 410:
+                    # The watch cannot continue from its last version, so the informer lists again.
                     self._version = ""
                 log.warning("watch failed", resource=self.name, error=str(error))
                 await self._back_off()
@@ -98,7 +83,7 @@ class Informer:
     async def _back_off(self) -> None:
         delay = min(_FIRST_DELAY * 2.0**self._failures, _LONGEST_DELAY)
         self._failures = min(self._failures + 1, 10)
-        await asyncio.sleep(self._choose(delay / 2, delay))
+        await asyncio.sleep(_random_between(delay / 2, delay))
 
     def _alive(self) -> None:
         self._alive_at = asyncio.get_running_loop().time()
@@ -107,24 +92,24 @@ class Informer:
     async def _list(self) -> None:
         objects: list[Object] = []
         version = ""
-        async for page in self._kube.pages(self._path, **self._params):
+        async for page in self.kube.pages(self.path, **self.params):
             objects += page["items"]
             version = str(page["metadata"].get("resourceVersion", ""))
         self._version = version
-        self._table.replace(objects, int(version or 0), namespace=self._namespace)
+        self.table.replace(objects, int(version or 0), namespace=self.namespace)
         self._alive()
         VIEW_LISTS.labels(self.name).inc()
         self.synced.set()
 
     async def _watch(self) -> None:
-        seconds = int(self._choose(*_WATCH_SECONDS))
+        seconds = int(_random_between(*_WATCH_SECONDS))
         params = {
-            **self._params,
+            **self.params,
             "resourceVersion": self._version,
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        async with self._kube.watch(self._path, **params) as events:
+        async with self.kube.watch(self.path, **params) as events:
             self._alive()
             await self._follow(events)
 
@@ -132,12 +117,10 @@ class Informer:
         async for event in events:
             kind, resource = event.get("type"), event.get("object") or {}
             if kind == "ERROR":
-                if resource.get("code") == 410:
-                    raise ExpiredError
-                raise KubeError(f"WATCH {self._path}: {resource.get('message')}", status=int(resource.get("code") or 0))
+                raise KubeError(f"WATCH {self.path}: {resource.get('message')}", status=int(resource.get("code") or 0))
             if kind in ("ADDED", "MODIFIED"):
-                self._table.put(trimmed_with_labels(resource))
+                self.table.put(trimmed_with_labels(resource))
             elif kind == "DELETED":
-                self._table.remove(resource)
+                self.table.remove(resource)
             self._version = resource["metadata"]["resourceVersion"]
             self._alive()

@@ -57,11 +57,15 @@ class World:
 
     def delivery(self) -> str:
         """Create a delivered delivery in billing and return its id."""
-        key, endpoint = self.credentials["key of this project"], self.endpoint()
-        self.client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=dict(key))
-        path = f"/v1/webhooks/{endpoint}/deliveries?status=delivered"
-        eventually(lambda: bool(self.client.get(path, headers=dict(key)).json()["data"]), "a delivered delivery")
-        return str(self.client.get(path, headers=dict(key)).json()["data"][0]["id"])
+        key = dict(self.credentials["key of this project"])
+        self.shared(World.endpoint)
+        event = self.client.post("/v1/events", json=EVENT, headers=key).json()["event_ids"][0]
+
+        def delivered() -> list[str]:
+            deliveries = self.client.get(f"/v1/deliveries?event_id={event}", headers=key).json()["data"]
+            return [delivery["id"] for delivery in deliveries if delivery["status"] == "delivered"]
+
+        return str(eventually(delivered, "a delivered delivery")[0])
 
     def event(self) -> str:
         """Create a delivered event in billing and return its id."""

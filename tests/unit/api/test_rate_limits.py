@@ -28,62 +28,62 @@ async def hit(made: Limiter, identity: str = "a", scope: Scope = Scope.IP) -> Ve
 
 async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_to_come_back(clock: Seconds) -> None:
     """Three requests pass, counting down; the fourth is refused until the first is a minute old."""
-    counters = limiter(clock)
-    answers = []
+    made = limiter(clock)
+    seen = []
     for _ in range(3):
-        answers.append(await hit(counters))
+        seen.append(await hit(made))
         clock.now += 10
-    assert [verdict.remaining for verdict in answers] == [2, 1, 0]
-    assert all(verdict.allowed for verdict in answers)
-    refusals = await hit(counters)
-    assert (refusals.allowed, refusals.remaining, refusals.limit) == (False, 0, 3)
-    assert refusals.reset == 1_000_060
-    assert refusals.retry_after == 30
-    assert refusals.refusal().headers == {"Retry-After": "30"}
+    assert [verdict.remaining for verdict in seen] == [2, 1, 0]
+    assert all(verdict.allowed for verdict in seen)
+    refused = await hit(made)
+    assert (refused.allowed, refused.remaining, refused.limit) == (False, 0, 3)
+    assert refused.reset == 1_000_060
+    assert refused.retry_after == 30
+    assert refused.refusal().headers == {"Retry-After": "30"}
 
 
 async def test_a_client_that_comes_back_when_told_is_let_in(clock: Seconds) -> None:
     """Retry-After is exact to the second, also at fractions of a second."""
-    counters = limiter(clock, ip=1)
+    made = limiter(clock, ip=1)
     clock.now += 0.4
-    await hit(counters)
+    await hit(made)
     clock.now += 20.3
-    refusal = await hit(counters)
-    clock.now += refusal.retry_after
-    assert (await hit(counters)).allowed
+    refused = await hit(made)
+    clock.now += refused.retry_after
+    assert (await hit(made)).allowed
 
 
 async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock: Seconds) -> None:
     """A fixed window would allow twice as many requests around the start of a minute."""
-    counters = limiter(clock, ip=10)
-    passes = []
+    made = limiter(clock, ip=10)
+    passed = []
     clock.now += 55
     for _ in range(60):
-        if (await hit(counters)).allowed:
-            passes.append(clock.now)
+        if (await hit(made)).allowed:
+            passed.append(clock.now)
         clock.now += 1.5
-    assert passes
-    assert all(sum(start <= at < start + 60 for at in passes) <= 10 for start in passes)
+    assert passed
+    assert all(sum(start <= at < start + 60 for at in passed) <= 10 for start in passed)
 
 
 async def test_refused_requests_do_not_count(clock: Seconds) -> None:
     """A client that keeps trying is allowed when its oldest request is a minute old."""
-    counters = limiter(clock, ip=1)
-    assert (await hit(counters)).allowed
+    made = limiter(clock, ip=1)
+    assert (await hit(made)).allowed
     for _ in range(59):
         clock.now += 1
-        assert not (await hit(counters)).allowed
+        assert not (await hit(made)).allowed
     clock.now += 1.001
-    assert (await hit(counters)).allowed
+    assert (await hit(made)).allowed
 
 
 async def test_identities_and_scopes_are_counted_apart(clock: Seconds) -> None:
     """Another address and an organization of the same name are not counted."""
-    counters = limiter(clock, ip=1, organization=1)
-    assert (await hit(counters, "a")).allowed
-    assert (await hit(counters, "b")).allowed
-    assert (await hit(counters, "a", Scope.ORGANIZATION)).allowed
-    assert not (await hit(counters, "a")).allowed
+    made = limiter(clock, ip=1, organization=1)
+    assert (await hit(made, "a")).allowed
+    assert (await hit(made, "b")).allowed
+    assert (await hit(made, "a", Scope.ORGANIZATION)).allowed
+    assert not (await hit(made, "a")).allowed
 
 
 async def test_a_limit_of_zero_is_lifted(clock: Seconds) -> None:
@@ -91,17 +91,17 @@ async def test_a_limit_of_zero_is_lifted(clock: Seconds) -> None:
     assert await limiter(clock, ip=0).hit(Scope.IP, "a") is None
 
 
-async def test_peeking_counts_nothing(clock: Seconds) -> None:
-    """A peek never counts; after the last allowed request it refuses."""
-    counters = limiter(clock, ip=1)
+async def test_a_question_counts_nothing(clock: Seconds) -> None:
+    """Such a question never counts; after the last allowed request it refuses."""
+    made = limiter(clock, ip=1)
     for _ in range(3):
-        peeked = await counters.peek(Scope.IP, "a")
-        assert peeked is not None
-        assert peeked.allowed
-    await hit(counters)
-    peeked = await counters.peek(Scope.IP, "a")
-    assert peeked is not None
-    assert not peeked.allowed
+        verdict = await made.hit(Scope.IP, "a", count=False)
+        assert verdict is not None
+        assert verdict.allowed
+    await hit(made)
+    verdict = await made.hit(Scope.IP, "a", count=False)
+    assert verdict is not None
+    assert not verdict.allowed
 
 
 def verdict(scope: Scope, remaining: int, reset: int = 1) -> Verdict:
