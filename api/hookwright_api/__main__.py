@@ -6,11 +6,9 @@ import sys
 from typing import Final
 
 import structlog
-from fastapi import FastAPI
 from prometheus_client import REGISTRY
-from starlette.types import ASGIApp
 
-from hookwright_api.app import create_app
+from hookwright_api.app import assemble, running
 from hookwright_api.http.request_checks import Middleware
 from hookwright_api.operator_client import OPERATOR_CONNECTIONS
 from hookwright_api.settings import ApiSettings
@@ -39,16 +37,13 @@ def open_files(settings: ApiSettings) -> int:
     return connections * settings.api_connections + OPERATOR_CONNECTIONS + _OTHER_DESCRIPTORS
 
 
-def _refusals(app: FastAPI, settings: ApiSettings) -> ASGIApp:
-    """Return what answers refusals of the HTTP server: they count and have headers like every answer."""
-    return Middleware(answer_refusal, limiter=lambda: app.state.services.limiter, proxies=settings.trusted_proxies)
-
-
 async def serve(settings: ApiSettings) -> None:
     """Serve until SIGTERM or SIGINT; then become not ready, finish requests in progress, and return."""
     per_address = min(settings.api_connections_per_address, settings.api_connections // 2)
     bounds = ConnectionBounds(settings.api_connections, per_address, settings.trusted_proxies)
-    app = create_app(settings)
+    app = assemble(settings)
+    # Refusals of the HTTP server count and have headers like every answer.
+    refuse = Middleware(answer_refusal, lambda: app.state.services.limiter, settings.trusted_proxies)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,13 +55,13 @@ async def serve(settings: ApiSettings) -> None:
         services = getattr(app.state, "services", None)
         return None if services is not None and services.view.ready else "the view is not yet complete"
 
-    async with app.router.lifespan_context(app):
+    async with running(settings) as app.state.services:
         api = await Server.start(
             app,
             host=settings.api_host,
             port=settings.api_port,
             bounds=bounds,
-            refuse=_refusals(app, settings),
+            refuse=refuse,
             grace=settings.api_shutdown_grace,
         )
         probes = create_health(live=lambda: None, ready=not_ready, registry=REGISTRY)

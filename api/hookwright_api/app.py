@@ -1,8 +1,8 @@
 """The application: routes, errors, the OpenAPI description, and its background tasks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -36,8 +36,6 @@ DESCRIPTION: Final = (
 
 _MANAGER: Final = "hookwright-api"
 
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
-
 
 @asynccontextmanager
 async def running(settings: ApiSettings) -> AsyncIterator[Services]:
@@ -64,25 +62,12 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def create_app(settings: ApiSettings) -> FastAPI:
-    """Return the application; it connects to the cluster when it starts."""
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with running(settings) as services:
-            app.state.services = services
-            yield
-
-    return assemble(settings, lifespan)
-
-
-def assemble(settings: ApiSettings, lifespan: Lifespan | None = None) -> FastAPI:
-    """Return the application with its routes; ``lifespan`` sets ``app.state.services``."""
+def assemble(settings: ApiSettings) -> FastAPI:
+    """Return the application with its routes, which need ``app.state.services``."""
     app = FastAPI(
         title="Hookwright",
         version=version("hookwright"),
         description=DESCRIPTION,
-        lifespan=lifespan,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
