@@ -14,7 +14,7 @@ from starlette.types import Scope
 
 from hookwright_api.console.console_app import add_console, problem_page
 from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
-from hookwright_api.http.openapi import describe, methods_of
+from hookwright_api.http.openapi import CONTACT, LICENSE, SERVERS, TAGS, describe, methods_of
 from hookwright_api.http.request_checks import Middleware, problem_answer
 from hookwright_api.http.swagger_ui import add_swagger_ui
 from hookwright_api.key_usage import KeyUsage
@@ -68,6 +68,10 @@ def assemble(settings: ApiSettings) -> FastAPI:
         title="Hookwright",
         version=version("hookwright"),
         description=DESCRIPTION,
+        openapi_tags=TAGS,
+        servers=SERVERS,
+        contact=CONTACT,
+        license_info=LICENSE,
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,

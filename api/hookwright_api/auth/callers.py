@@ -1,8 +1,7 @@
 """The caller of a request, from its headers; the project of the request, and the objects that its caller may see."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import Query, Request
@@ -81,19 +80,15 @@ class Caller:
             raise ProblemError(403, f"this needs the role {permission.role}{has}")
 
 
-def authenticate(view: View, headers: Callable[[str], list[str]], now: datetime, session_ttl: timedelta) -> Caller:
-    """Return the caller.
-
-    Args:
-        view: used to look up credentials.
-        headers: returns every header of a name.
-        now: the present time.
-        session_ttl: the lifetime of sessions.
+def authenticate(request: Request) -> Caller:
+    """Return the caller, from the headers.
 
     Raises:
         ProblemError: 401 with the same text for every invalid credential; 400 for two credentials.
     """
-    keys, authorizations = headers(KEY_HEADER), headers("authorization")
+    services, headers = services_of(request), request.headers
+    view, now = services.view, services.now()
+    keys, authorizations = headers.getlist(KEY_HEADER), headers.getlist("authorization")
     if len(keys) + len(authorizations) > 1:
         detail = f"send one credential: {KEY_HEADER} or Authorization, once"
         raise ProblemError(400, detail, code=Code.SEVERAL_CREDENTIALS)
@@ -103,7 +98,8 @@ def authenticate(view: View, headers: Callable[[str], list[str]], now: datetime,
             raise _unauthenticated()
         return Caller(record.identity.namespace, key=record)
     scheme, _, token = "".join(authorizations).partition(" ")
-    session = read_token(view, token.strip(), now, session_ttl) if scheme.lower() == "bearer" else None
+    is_bearer = scheme.lower() == "bearer"
+    session = read_token(view, token.strip(), now, services.settings.session_ttl) if is_bearer else None
     if session is None:
         raise _unauthenticated()
     return Caller(session.user.organization, session=session)

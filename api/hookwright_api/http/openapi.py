@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from hookwright_api.auth.callers import KEY_HEADER
 from hookwright_crds.documents.event_bodies import events_schemas
@@ -251,20 +250,11 @@ def _refusal(status: int) -> dict[str, Any]:
 
 def describe(app: FastAPI) -> dict[str, Any]:
     """Return the OpenAPI description of an application, created once."""
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title=app.title,
-            version=app.version,
-            description=app.description,
-            routes=app.routes,
-            tags=TAGS,
-            servers=SERVERS,
-            contact=CONTACT,
-            license_info=LICENSE,
-        )
+    document = app.openapi_schema
+    if document is None:
+        document = FastAPI.openapi(app)
         _complete(document)
-        app.openapi_schema = document
-    return app.openapi_schema
+    return document
 
 
 def changes_state(path: str) -> bool:

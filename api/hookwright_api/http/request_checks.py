@@ -108,23 +108,33 @@ class Middleware:
         began = time.perf_counter()
         method = scope["method"]
         if method == "HEAD" and not changes_state(scope["path"]):
-            # The routes know only GET; `_Answer` omits the body.
+            # The routes know only GET; `answer` omits the body.
             scope = {**scope, "method": "GET"}
         headers = Headers(scope=scope)
         its_id = request_id(headers.get(REQUEST_ID), lambda: secrets.token_hex(16))
         bind_contextvars(request_id=its_id)
         pass_on(its_id, headers)
-        answer = _Answer(scope, send, its_id, with_body=method != "HEAD")
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *_headers(scope, its_id)]
+            elif method == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
         try:
             await self._count(scope, headers)
-            await self.app(scope, receive, answer.send)
+            await self.app(scope, receive, answer)
         except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
             if "route" not in scope:
                 scope["route"] = next((route for route in self.routes if route.path_regex.match(scope["path"])), None)
-            if not answer.started:
-                await self.answer_of(scope, self._problem(error, scope, its_id))(scope, receive, answer.send)
+            if not status:
+                await self.answer_of(scope, self._problem(error, scope, its_id))(scope, receive, answer)
         finally:
-            _measure(scope, method, answer.status, time.perf_counter() - began)
+            _measure(scope, method, status or 500, time.perf_counter() - began)
 
     async def _count(self, scope: Scope, headers: Headers) -> None:
         scope[TALLY] = []
@@ -141,30 +151,12 @@ class Middleware:
         return ProblemError(500, f"unexpected error; see the API's log for request id {its_id}", trace=its_id)
 
 
-class _Answer:
-    """The answer to one request while it is sent."""
-
-    def __init__(self, scope: Scope, send: Send, its_id: str, *, with_body: bool) -> None:
-        self._scope = scope
-        self._with_body = with_body
-        self._request_id = (_REQUEST_ID, its_id.encode())
-        self._send = send
-        self.started = False
-        self.status = 500
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.started, self.status = True, message["status"]
-            message["headers"] = [*message.get("headers", ()), *self._headers()]
-        elif not self._with_body:
-            message = {**message, "body": b""}
-        await self._send(message)
-
-    def _headers(self) -> list[tuple[bytes, bytes]]:
-        headers = [(b"x-content-type-options", b"nosniff"), self._request_id]
-        if self._scope["path"].startswith("/v1"):
-            headers.append((b"cache-control", b"no-store"))
-        return headers + limit_headers(self._scope.get(TALLY, []))
+def _headers(scope: Scope, its_id: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers that each answer has."""
+    headers = [(b"x-content-type-options", b"nosniff"), (_REQUEST_ID, its_id.encode())]
+    if scope["path"].startswith("/v1"):
+        headers.append((b"cache-control", b"no-store"))
+    return headers + limit_headers(scope.get(TALLY, []))
 
 
 def _route(scope: Scope) -> str:
@@ -245,10 +237,7 @@ class GuardedRoute(APIRoute):
         Raises:
             TypeError: the route does not declare its permission.
         """
-        try:
-            self.permission = permission = permission_of(endpoint)
-        except TypeError as error:
-            raise TypeError(f"{path}: {error}") from None
+        self.permission = permission = permission_of(endpoint)
         refusals, extra = route_options(
             path, methods=options.get("methods") or (), permission=permission, body_limit=self.body_limit
         )
@@ -269,9 +258,7 @@ class GuardedRoute(APIRoute):
             if not services.view.ready:
                 raise unavailable("the API is starting; it has no data from the API server yet")
             if not self.permission.open:
-                now, ttl = services.now(), services.settings.session_ttl
-                caller = authenticate(services.view, request.headers.getlist, now, ttl)
-                await admit(request, caller, self.permission)
+                await admit(request, authenticate(request), self.permission)
             _check_query(request, parameters)
             if self.body_field is None and raw_required is None:
                 return await handler(request)
@@ -333,7 +320,12 @@ async def admit(request: Request, caller: Caller, permission: Permission) -> Non
 
 def with_body(request: Request, body: bytes) -> Request:
     """Return a request with this body in place of its own, which was read."""
-    return Request(request.scope, _replay(body, request.receive))
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Message:
+        return next(messages, None) or await request.receive()
+
+    return Request(request.scope, receive)
 
 
 def _query_parameters(dependant: Dependant) -> Collection[str]:
@@ -359,16 +351,3 @@ def _most_values(model: Any) -> int:
     if isinstance(model, type) and issubclass(model, RequestBody):
         return model.most_values
     raise TypeError(f"the body {model} must be a {RequestBody.__name__}, which bounds its values")
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    is_sent = False
-
-    async def again() -> Message:
-        nonlocal is_sent
-        if is_sent:
-            return await receive()
-        is_sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
