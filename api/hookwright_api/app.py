@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Scope
 
-from hookwright_api.console.console_app import add_console, problem_page
+from hookwright_api.console.routes import add_console, problem_page
 from hookwright_api.console.static_files import URLS as FILES_OF_CONSOLE
 from hookwright_api.http.openapi import CONTACT, LICENSE, SERVERS, TAGS, describe, methods_of
 from hookwright_api.http.request_checks import Middleware, problem_answer

@@ -3,7 +3,7 @@
 The console does nothing that ``/v1`` does not do. Its routes call the functions of the routes of ``/v1``, in process,
 and show their answers. A page is added like this:
 
-1. **Route.** A function in a module of ``routes/``, which ``console_app`` imports. A page is
+1. **Route.** A function in a module of ``routes/``, which its ``__init__`` imports. A page is
    ``@page("/projects/{project}/deliveries", uses=(search_deliveries,))``, a change is
    ``@action("/projects/{project}/keys/{key}/revoke", uses=(delete_key,))``. Paths begin after ``/console``. Both take a
    `Visit` and return a ``Response``. ``visit.project`` and ``visit.endpoint`` are the objects of the path.

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from secrets import token_hex
@@ -85,9 +85,9 @@ class Visit:
         return project
 
     @property
-    def project_key(self) -> tuple[str, str]:
-        """The project in the indexes of the view."""
-        return self.organization, self.project.identity.name
+    def endpoints(self) -> Sequence[EndpointRecord]:
+        """The endpoints of the project of the path."""
+        return self.services.view.endpoints.find("project", (self.organization, self.project.identity.name))
 
     @cached_property
     def endpoint(self) -> EndpointRecord:

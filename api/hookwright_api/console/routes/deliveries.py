@@ -11,6 +11,7 @@ from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit
 from hookwright_api.console.words import DELIVERY_STATES, has_failed
 from hookwright_api.routes.operator_routes import get_delivery, list_deliveries, retry_delivery, search_deliveries
+from hookwright_crds.documents.delivery_bodies import DetailedAttempt, DetailedDelivery, SentRequestAnswer
 from hookwright_crds.events import EVENT_TYPES
 from hookwright_runtime.problems import ProblemError, not_found
 
@@ -19,13 +20,10 @@ _ENDPOINT: Final = "/projects/{project}/endpoints/{endpoint}/deliveries"
 _PAGE: Final = 50
 _SOON: Final = timedelta(minutes=1)
 """Until the next attempt, if the page of a pending delivery loads itself again."""
-_ABSENT: Final[Mapping[str, Any]] = dict.fromkeys(
-    (
-        "test", "next_attempt_at", "request", "reason", "request_headers", "response_headers", "signature_known",
-        "endpoint_changed", "response_omitted", "body_omitted",
-    )
-)  # fmt: skip
-"""Fields that ``/v1`` omits in a delivery, an attempt or a request."""
+_ABSENT: Final[Mapping[str, Any]] = {
+    name: None for model in (DetailedDelivery, DetailedAttempt, SentRequestAnswer) for name in model.model_fields
+}
+"""The fields of a delivery, an attempt and a request; ``/v1`` omits some of them."""
 
 Document = dict[str, Any]
 

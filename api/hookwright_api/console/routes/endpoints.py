@@ -1,9 +1,8 @@
 """The pages of one endpoint: its state, configuration, charts and signing secret, and the forms that change it."""
 
 import asyncio
-import shlex
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -32,32 +31,21 @@ _LIVE_SECONDS: Final = 1.0
 """Time limit for the API server, so that the pages of an endpoint are shown without it."""
 
 
-class Ownership(NamedTuple):
-    """Who may change an endpoint.
+async def manager_of(visit: Visit) -> str:
+    """Return the field manager or the tool that owns the endpoint's fields; empty if `/v1` owns them.
 
-    Attributes:
-        manager: the field manager or the tool that owns the fields; empty if `/v1` owns them.
-        edit_command: changes the endpoint.
+    Without the API server the answer comes from the labels that the view keeps.
     """
-
-    manager: str
-    edit_command: str
-
-
-async def ownership_of(visit: Visit) -> Ownership:
-    """Return the owner, by the field managers; without the API server, by the labels that the view keeps."""
     identity = visit.endpoint.identity
     live = None
     with suppress(TimeoutError):
         async with asyncio.timeout(_LIVE_SECONDS):
             live, _ = await attempt(read_live(visit.services, identity))
-    manager = (owner_of(live) or "") if live is not None else identity.declared_by
-    name = f"{shlex.quote(identity.name)} -n {shlex.quote(identity.namespace)}"
-    return Ownership(manager, f"kubectl edit webhookendpoint {name}")
+    return (owner_of(live) or "") if live is not None else identity.declared_by
 
 
 async def _page(visit: Visit, template: str, **context: Any) -> Response:
-    return visit.render(template, owner=await ownership_of(visit), **context)
+    return visit.render(template, manager=await manager_of(visit), **context)
 
 
 @page(_ENDPOINT, uses=(get_webhook,))
@@ -68,7 +56,7 @@ async def show_endpoint(visit: Visit) -> Response:
 
 @page(_ENDPOINT + "/configuration", uses=(get_webhook,))
 async def show_configuration(visit: Visit) -> Response:
-    """Show how deliveries are answer."""
+    """Show how deliveries are sent."""
     document = document_of(visit.endpoint.endpoint)
     visible = {name: value for name, value in document.items() if name not in HIDDEN_FIELDS}
     hidden_names = {name: sorted(document[name]) for name in HIDDEN_FIELDS}
@@ -106,7 +94,7 @@ async def remove_endpoint(visit: Visit) -> Response:
 
 @page(_ENDPOINT + "/secret", permission=EDIT)
 async def show_secret_page(visit: Visit) -> Response:
-    """Show how the secret is answer and rotated; the secret itself is read by `reveal_secret`."""
+    """Show the form that rotates the secret; `reveal_secret` shows the secret itself."""
     return await _secret(visit)
 
 
@@ -183,8 +171,8 @@ async def show_edit(visit: Visit) -> Response:
     """Show the form with the present fields."""
     endpoint = visit.endpoint.endpoint
     etag = visit.form.text("etag") if visit.form else etag_of(endpoint.metadata)
-    owner = await ownership_of(visit)
-    return _form(visit, "edit_endpoint.html", document_of(endpoint), etag=etag, owner=owner)
+    manager = await manager_of(visit)
+    return _form(visit, "edit_endpoint.html", document_of(endpoint), etag=etag, manager=manager)
 
 
 @action(_EDIT, uses=(update_webhook,), again=show_edit)

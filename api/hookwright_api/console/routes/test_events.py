@@ -33,9 +33,8 @@ def _page(visit: Visit, result: dict[str, Any] | None) -> Response:
     name = visit.query.get("type", "")
     kind = name if name in EVENT_TYPES else EVENT_TYPES[0]
     default = {"endpoint": [visit.query.get("endpoint", "")], "type": [kind], "payload": [_EXAMPLES[kind]]}
-    every = visit.services.view.endpoints.find("project", visit.project_key)
     # A test is a request to a URL.
-    endpoints = [record for record in every if record.endpoint.spec.url]
+    endpoints = [record for record in visit.endpoints if record.endpoint.spec.url]
     return visit.render(
         "test_event.html",
         endpoints=endpoints[:_MAX_OPTIONS],

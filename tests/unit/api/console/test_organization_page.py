@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 import pytest
 from starlette.requests import Request
 
-from hookwright_api.console.routes.organization import _statistics
+from hookwright_api.console.routes.projects import _statistics
 from hookwright_api.console.visit import Visit
 from hookwright_api.view.table_records import ProjectRecord
 from hookwright_runtime.bounds import LOG_READS
