@@ -17,7 +17,7 @@ from hookwright_api.console.form_fields import MEDIA, Form
 from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.session_cookie import caller_in
 from hookwright_api.console.templating import HEADERS
-from hookwright_api.console.visit import TOKEN_FIELD, Operation, Visit, begin_visit, form_token_of
+from hookwright_api.console.visit import TOKEN_FIELD, Operation, Visit, form_token_of
 from hookwright_api.http.request_checks import BODY_LIMIT, admit, holder_of, permission_of
 from hookwright_api.services import services_of
 from hookwright_crds.permissions import ANY_USER, Permission
@@ -63,9 +63,7 @@ class ConsoleRoute:
             if session is None:
                 return _without_session(visit)
             visit.caller, visit.token = session
-            begin_visit(visit)
             await admit(request, visit.caller, self.permission)
-        begin_visit(visit)
         if self.method == "POST":
             visit.form = await _read_form(request, _OPEN_FORM_BYTES if self.permission.open else BODY_LIMIT)
             if visit.token:

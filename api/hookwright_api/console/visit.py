@@ -57,6 +57,9 @@ class Visit:
     form: Form = field(default_factory=Form)
     problem: ProblemError | None = None
 
+    def __post_init__(self) -> None:
+        self.request.scope[_VISIT] = self
+
     @property
     def query(self) -> QueryParams:
         """The query of the page."""
@@ -199,13 +202,8 @@ class Visit:
         return RedirectResponse(target, 303, headers=HEADERS)
 
 
-def begin_visit(visit: Visit) -> None:
-    """Make a visit that of its request."""
-    visit.request.scope[_VISIT] = visit
-
-
 def visit_in(scope: Scope) -> Visit:
-    """Return the visit of a request; a new one if no route of the console has begun one."""
+    """Return the visit of a request; a new one if the request did not come to a route of the console."""
     visit: Visit = scope.get(_VISIT) or Visit(Request(scope))
     return visit
 

@@ -56,16 +56,17 @@ PENDING_TITLE: Final = "Pending or retrying"
 _RETRYING: Final = StatusWord("Retrying", "warn", "The last attempt failed. Another one follows.")
 
 CONDITIONS: Final = {
-    "Ready": ("Set up", "Not set up"),
-    "Reachable": ("Receiver answers", "Receiver does not answer as it should"),
-    "Stalled": ("Needs a change", "Needs no change"),
-    "Reconciling": ("Being set up", "Setup is complete"),
+    "Ready": ("Set up", "Not set up", "False"),
+    "Reachable": ("Receiver answers", "Receiver does not answer as it should", "False"),
+    "Stalled": ("Needs a change", "Needs no change", "True"),
+    "Reconciling": ("Being set up", "Setup is complete", "True"),
 }
-"""The words for the statuses True and False of each condition type."""
+"""By condition type, the words for the statuses True and False, and the status that needs attention."""
+_PULLED_CONDITIONS: Final = {
+    "Reachable": ("Consumers acknowledge", "The last message was not acknowledged", "False"),
+}
 _UNKNOWN: Final = {"Reachable": "Not tried yet"}
 """The words for the status Unknown."""
-_PULLED_CONDITIONS: Final = {"Reachable": ("Consumers acknowledge", "The last message was not acknowledged")}
-_BAD_IF: Final = {"Ready": "False", "Reachable": "False", "Stalled": "True", "Reconciling": "True"}
 
 _ADVICE: Final = {
     400: "Reload the page, and repeat it.",
@@ -88,9 +89,9 @@ def conditions_of(record: EndpointRecord) -> list[tuple[Condition, str, str]]:
     words = []
     for condition in record.endpoint.status.conditions:
         kind, status = condition.type, condition.status
-        when_true, when_false = titles.get(kind, (kind, f"not {kind}"))
+        when_true, when_false, bad_status = titles.get(kind, (kind, f"not {kind}", ""))
         unknown = _UNKNOWN.get(kind, f"{kind} is not known yet")
-        tone = "quiet" if status == "Unknown" else "bad" if _BAD_IF.get(kind) == status else "good"
+        tone = "quiet" if status == "Unknown" else "bad" if status == bad_status else "good"
         words.append((condition, {"True": when_true, "False": when_false}.get(status, unknown), tone))
     return sorted(words, key=lambda word: word[2] != "bad")
 

@@ -82,7 +82,7 @@ def _receivers(visit: Visit, deliveries: Iterable[Mapping[str, Any]], *, with_ur
 async def _read(visit: Visit, endpoint: str | None, filters: DeliveryFilters, cursor: str = "") -> Document:
     listing: Document
     if endpoint is not None and not filters.needs_search:
-        status = filters.status if filters.status in DELIVERY_STATES else None
+        status = filters["status"] if filters["status"] in DELIVERY_STATES else None
         listing = await visit.call_endpoint(list_deliveries, status=status, limit=_PAGE, cursor=cursor or None)
         return listing
     scope = {"project": visit.project.identity.name, "webhook": endpoint, "limit": _PAGE, "cursor": cursor or None}
@@ -93,7 +93,7 @@ async def _read(visit: Visit, endpoint: str | None, filters: DeliveryFilters, cu
 @page(_ENDPOINT + "/latest-failure", uses=(list_deliveries,))
 async def show_latest_failure(visit: Visit) -> Response:
     """Lead to the delivery with the latest failed attempt, among the newest pending and failed ones of the endpoint."""
-    filters = (DeliveryFilters(status=status) for status in ("pending", "failed"))
+    filters = (DeliveryFilters.of({"status": status}) for status in ("pending", "failed"))
     pages = [await _read(visit, visit.endpoint.identity.name, status) for status in filters]
     latest = latest_failure([delivery for listing in pages for delivery in listing["data"]])
     return visit.see("/".join([visit.here, "deliveries", *latest]))

@@ -1,6 +1,5 @@
 """Replays of an endpoint: counted first, then begun; shown with their progress, and cancelled."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -15,8 +14,13 @@ from hookwright_crds.events import EVENT_TYPES
 from hookwright_runtime.problems import FieldFault, invalid
 
 _REPLAYS: Final = "/projects/{project}/endpoints/{endpoint}/replays"
-_DEFAULT_STATE: Final = ReplayRequest.model_fields["state"].default
-_TIMES: Final = ("period", "since", "since_offset", "until", "until_offset")
+STATES: Final = {
+    "failed": "Failed deliveries",
+    "delivered": "Delivered deliveries",
+    "all": "Failed and delivered ones",
+    "missed": "Missed events",
+}
+"""The selections of a replay in words."""
 
 
 @page(_REPLAYS, uses=(list_replays,))
@@ -29,10 +33,11 @@ async def _page(visit: Visit, count: dict[str, Any] | None) -> Response:
     listing, problem = await attempt(visit.call_endpoint(list_replays))
     return visit.render(
         "replays.html",
-        form=Form({"period": ["24h"], "state": [_DEFAULT_STATE], **visit.form}),
+        form=Form({"period": ["24h"], **visit.form}),
         replays=listing["data"] if listing else [],
         unavailable=problem,
         count=count,
+        states=STATES,
         periods=PERIODS,
         event_types=EVENT_TYPES,
     )
@@ -42,26 +47,19 @@ async def _page(visit: Visit, count: dict[str, Any] | None) -> Response:
 async def make_replay(visit: Visit) -> Response:
     """Count the deliveries of a replay; begin it if the person has seen the count."""
     is_counted = bool(visit.form.raw("begin"))
-    times = _times(visit)
-    state = visit.form.text("state") or _DEFAULT_STATE
-    document = {**times, "state": state, "types": visit.form.all("types"), "dry_run": not is_counted}
-    answer = await visit.call_endpoint(begin_replay, validated(ReplayRequest, document))
-    return visit.see(f"{visit.here}/replays", notice="replay-begun") if is_counted else await _page(visit, answer)
-
-
-def _times(visit: Visit) -> Mapping[str, str | None]:
-    """Return the times of a form; its second step has the exact ones of the first.
-
-    Raises:
-        ProblemError: 422, a time is missing or cannot be read.
-    """
-    form = visit.form
-    if form.text("chosen_since"):
-        return {"since": form.text("chosen_since"), "until": form.text("chosen_until") or None}
-    times = DeliveryFilters.of({name: form.text(name) for name in _TIMES}).conditions(visit.services.now())
+    filters = DeliveryFilters.of({name: visit.form.raw(name) for name in visit.form})
+    times = filters.conditions(visit.services.now())
     if "since" not in times:
         raise invalid(FieldFault("since", "is missing; choose a period or a time"))
-    return times
+    document = {
+        **times,
+        "state": visit.form.text("state"),
+        "types": visit.form.all("types"),
+        "dry_run": not is_counted,
+    }
+    request = validated(ReplayRequest, {name: value for name, value in document.items() if value})
+    answer = await visit.call_endpoint(begin_replay, request)
+    return visit.see(f"{visit.here}/replays", notice="replay-begun") if is_counted else await _page(visit, answer)
 
 
 @action(_REPLAYS + "/{replay}/cancel", uses=(cancel_replay,))

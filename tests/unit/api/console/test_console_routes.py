@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 from fastapi import FastAPI
@@ -15,6 +16,7 @@ from hookwright_api.console.page_route import ConsoleRoute
 from hookwright_api.console.routes import ROUTES
 from hookwright_api.console.routes.deliveries import latest_failure
 from hookwright_api.console.routes.keys import SCOPES
+from hookwright_api.console.routes.replays import STATES
 from hookwright_api.console.static_files import FOLDER, URL_BY_NAME
 from hookwright_api.console.visit import Operation, Visit
 from hookwright_api.console.words import delivery_word, pending_title
@@ -24,6 +26,7 @@ from hookwright_api.routes.webhook_secrets import get_secret
 from hookwright_api.routes.webhooks import delete_webhook, list_webhooks
 from hookwright_api.settings import ApiSettings
 from hookwright_crds.documents.project_bodies import ProjectRequest
+from hookwright_crds.documents.replay_bodies import ReplayedState
 from hookwright_crds.keys import KeyScope
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
@@ -213,6 +216,7 @@ def test_a_path_with_any_letters_leads_to_its_page(headers: list[tuple[bytes, by
     assert target == "/console/projects/%E2%98%83?q=a%20b"
 
 
-def test_a_key_can_get_every_scope_in_the_form() -> None:
-    """A scope without a box could be given by /v1 only."""
+def test_forms_have_every_scope_of_a_key_and_every_selection_of_a_replay() -> None:
+    """A scope without a box could be given by /v1 only; a replay without words could not be listed."""
     assert set(SCOPES) == set(KeyScope)
+    assert set(STATES) == set(get_args(ReplayedState))

@@ -25,14 +25,13 @@ def test_filters_become_conditions_of_a_search() -> None:
 
 def test_only_other_filters_than_the_state_need_a_search() -> None:
     """The log of an endpoint has an index by state."""
-    assert not DeliveryFilters.of({}).chosen
-    assert DeliveryFilters.of({"status": "failed"}).chosen
     assert not DeliveryFilters.of({"status": "failed"}).needs_search
     assert DeliveryFilters.of({"period": "1h"}).needs_search
 
 
 def test_a_query_has_the_chosen_filters_alone_and_is_escaped() -> None:
     """It is a part of links to further pages."""
+    assert DeliveryFilters.of({}).query() == ""
     filters = DeliveryFilters.of({"message_id": 'a&b="<c>', "status": "failed"})
     assert filters.query(cursor="x/y") == "status=failed&message_id=a%26b%3D%22%3Cc%3E&cursor=x%2Fy"
 
@@ -54,8 +53,8 @@ def test_a_time_at_the_end_of_the_calendar_is_refused_too(written: str, offset: 
         moment_of("until", written, offset)
 
 
-def test_a_wrong_offset_is_refused_or_limited() -> None:
+def test_a_wrong_offset_is_refused() -> None:
     """Scripts of the page write it, but anybody can send another one."""
-    with pytest.raises(ProblemError):
-        moment_of("since", "2026-01-31T12:00", "x")
-    assert moment_of("since", "2026-01-31T12:00", "99999") == datetime(2026, 1, 30, 22, tzinfo=UTC)
+    for offset in ("x", "99999", "9" * 400):
+        with pytest.raises(ProblemError):
+            moment_of("since", "2026-01-31T12:00", offset)
