@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from hookwright_runtime.problems import FieldFault, invalid
 
-PERIODS: Final = {
+_PERIODS: Final = {
     "15m": ("Last 15 minutes", timedelta(minutes=15)),
     "1h": ("Last hour", timedelta(hours=1)),
     "24h": ("Last 24 hours", timedelta(hours=24)),
@@ -15,6 +15,7 @@ PERIODS: Final = {
     "30d": ("Last 30 days", timedelta(days=30)),
 }
 """The titles and lengths of periods that end now."""
+PERIOD_TITLES: Final = {name: title for name, (title, _) in _PERIODS.items()}
 _CONDITIONS: Final = ("status", "type", "message_id", "event_id")
 _TIMES: Final = ("since", "until")
 _FILTERS: Final = (*_CONDITIONS, *_TIMES, "period", "since_offset", "until_offset")
@@ -25,9 +26,9 @@ _LONGEST: Final = 512
 class DeliveryFilters(dict[str, str]):
     """The filters as texts of a form, by name; an empty one has no effect.
 
-    ``period`` is a key of `PERIODS`, without effect if ``since`` is given. ``since`` and ``until`` are as the browser's
-    field has them, without a zone. ``since_offset`` and ``until_offset`` are the minutes by which they are ahead of
-    UTC; empty without a script, then they are UTC.
+    ``period`` is a key of `PERIOD_TITLES`, and has no effect if ``since`` is given. ``since`` and ``until`` are as the
+    browser's field has them, without a zone. ``since_offset`` and ``until_offset`` are the minutes by which they are
+    ahead of UTC; empty without a script, then they are UTC.
     """
 
     @classmethod
@@ -51,8 +52,8 @@ class DeliveryFilters(dict[str, str]):
             ProblemError: 422, a time cannot be read.
         """
         moments = {name: moment_of(name, self[name], self[f"{name}_offset"]) for name in _TIMES if self[name]}
-        if "since" not in moments and self["period"] in PERIODS:
-            moments["since"] = now - PERIODS[self["period"]][1]
+        if "since" not in moments and self["period"] in _PERIODS:
+            moments["since"] = now - _PERIODS[self["period"]][1]
         times = {
             name: moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") for name, moment in moments.items()
         }

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from hookwright_api.console.delivery_filters import PERIODS, DeliveryFilters
+from hookwright_api.console.delivery_filters import PERIOD_TITLES, DeliveryFilters
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit
-from hookwright_api.console.words import DELIVERY_STATES, has_failed
+from hookwright_api.console.words import DELIVERY_STATES, PENDING_TITLE, has_failed
 from hookwright_api.routes.operator_routes import get_delivery, list_deliveries, retry_delivery, search_deliveries
 from hookwright_crds.documents.delivery_bodies import DetailedAttempt, DetailedDelivery, SentRequestAnswer
 from hookwright_crds.events import EVENT_TYPES
@@ -61,9 +61,9 @@ async def _show_log(visit: Visit, template: str, endpoint: str | None) -> Respon
         following=listing["next"],
         cursor=cursor,
         problem=problem,
-        states=DELIVERY_STATES,
+        states={name: word.title for name, word in DELIVERY_STATES.items()} | {"pending": PENDING_TITLE},
         event_types=EVENT_TYPES,
-        periods=PERIODS,
+        periods=PERIOD_TITLES,
         **_receivers(visit, listing["data"], with_urls=endpoint is None),
     )
 

@@ -136,16 +136,17 @@ async def show_statistics(visit: Visit) -> Response:
     )
 
 
-def _form(visit: Visit, template: str, document: dict[str, Any], **context: Any) -> Response:
+def _form(visit: Visit, document: dict[str, Any], *, manager: str = "", etag: str = "") -> Response:
     form = visit.form or form_of(document)
     hidden_names = {name: sorted(document.get(name, ())) for name in HIDDEN_FIELDS}
-    return visit.render(template, form=form, fields=FIELDS, rules=webhook_form, hidden=hidden_names, **context)
+    context = {"form": form, "fields": FIELDS, "rules": webhook_form, "hidden": hidden_names}
+    return visit.render("endpoint_form.html", **context, manager=manager, etag=etag)
 
 
 @page(_NEW, permission=MANAGE)
 async def show_new_endpoint(visit: Visit) -> Response:
     """Show the form for an endpoint."""
-    return _form(visit, "new_endpoint.html", {})
+    return _form(visit, {})
 
 
 @action(_NEW, uses=(create_webhook,), again=show_new_endpoint)
@@ -171,8 +172,7 @@ async def show_edit(visit: Visit) -> Response:
     """Show the form with the present fields."""
     endpoint = visit.endpoint.endpoint
     etag = visit.form.text("etag") if visit.form else etag_of(endpoint.metadata)
-    manager = await manager_of(visit)
-    return _form(visit, "edit_endpoint.html", document_of(endpoint), etag=etag, manager=manager)
+    return _form(visit, document_of(endpoint), manager=await manager_of(visit), etag=etag)
 
 
 @action(_EDIT, uses=(update_webhook,), again=show_edit)

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from hookwright_api.console.delivery_filters import PERIODS, DeliveryFilters
+from hookwright_api.console.delivery_filters import PERIOD_TITLES, DeliveryFilters
 from hookwright_api.console.form_fields import Form, validated
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit, attempt
@@ -38,7 +38,7 @@ async def _page(visit: Visit, count: dict[str, Any] | None) -> Response:
         unavailable=problem,
         count=count,
         states=STATES,
-        periods=PERIODS,
+        periods=PERIOD_TITLES,
         event_types=EVENT_TYPES,
     )
 
