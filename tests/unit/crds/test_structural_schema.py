@@ -26,12 +26,6 @@ class Inner(Model):
     name: str = "x"
 
 
-class Recursive(Model):
-    """A model that contains itself."""
-
-    children: tuple["Recursive", ...] = ()
-
-
 class Open(BaseModel):
     """A model that accepts any field."""
 
@@ -117,34 +111,19 @@ def test_a_field_becomes_its_structural_form(annotation: Any, expected: dict[str
 @pytest.mark.parametrize(
     ("annotation", "fault"),
     [
-        (Annotated[int, Field(gt=0)], "keyword 'exclusiveMinimum' has no equivalent"),
-        (set[str], "keyword 'uniqueItems' has no equivalent"),
-        (tuple[int, str], "keyword 'prefixItems' has no equivalent"),
-        (Annotated[str, Field(json_schema_extra={"nullable": True})], "keyword 'nullable' has no equivalent"),
-        (Recursive, "Recursive contains itself"),
+        (Annotated[int, Field(gt=0)], "exclusiveMinimum 0 has no equivalent"),
+        (set[str], "uniqueItems True has no equivalent"),
+        (tuple[int, str], "prefixItems"),
+        (Annotated[str, Field(json_schema_extra={"nullable": True})], "nullable True has no equivalent"),
         (int | str, "anyOf must be 'a type or null'"),
         (int | str | None, "anyOf must be 'a type or null'"),
         (Any, "type None is none of"),
         (None, "type 'null' is none of"),
         (list[Any], "type None is none of"),
-        (dict[str, Any], "values of any type are not structural"),
-        (Open, "values of any type are not structural"),
+        (dict[str, Any], "additionalProperties True has no equivalent"),
+        (Open, "additionalProperties True has no equivalent"),
         (Annotated[str, Field(pattern="^x$")], "pattern '^x$' has no error message"),
-        (Annotated[str, Field(json_schema_extra={"format": "uuid"})], "format 'uuid' is not checked"),
-        (Annotated[str, Field(json_schema_extra={"anyOf": [{"type": "string"}]})], "anyOf must be"),
-        (
-            Annotated[str, Field(json_schema_extra={"anyOf": [{"type": "integer"}, {"type": "null"}]})],
-            "type given twice",
-        ),
-        (Annotated[list[str], Field(json_schema_extra={"type": "object"})], "must name either its properties or"),
-        (Annotated[str, Field(json_schema_extra={"type": "array"})], "an array must name the type of its items"),
-        (
-            Annotated[
-                dict[str, str],
-                Field(json_schema_extra={"patternProperties": {"a": {"type": "string"}, "b": {"type": "string"}}}),
-            ],
-            "only one pattern",
-        ),
+        (Annotated[str, Field(json_schema_extra={"format": "uuid"})], "format 'uuid' has no equivalent"),
     ],
     ids=_name,
 )
@@ -158,7 +137,7 @@ def test_what_is_not_structural_raises_and_names_its_place(annotation: Any, faul
 
 def test_a_model_without_fields_raises() -> None:
     """An object of unknown content is refused, because the API server would prune all of it."""
-    with pytest.raises(SchemaError, match=r"^the schema: an object must name"):
+    with pytest.raises(SchemaError, match=r"^the schema: type 'object' .* has unnamed contents"):
         structural(create_model("Empty"), sentences={}, defaults=True)
 
 
