@@ -122,9 +122,9 @@ async def receivers() -> AsyncIterator[Receivers]:
 def peak_mib(pid: int) -> float:
     """Return the most memory that a process ever had, in MiB."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) / 1024
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match
+    return int(match[1]) / 1024
 
 
 async def attacked(url: str) -> float:
@@ -195,9 +195,9 @@ class HeldStore:
     async def claim(self, wants: Wants, *, room: int) -> list[Claimed]:
         """Claim, and wait."""
         self.rooms.append(room)
-        claimed = await self.store.claim(wants, room=room)
+        claims = await self.store.claim(wants, room=room)
         await self.go_on.wait()
-        return claimed
+        return claims
 
 
 async def test_nothing_else_takes_the_room_of_a_claim_under_way(
@@ -206,21 +206,21 @@ async def test_nothing_else_takes_the_room_of_a_claim_under_way(
     """Events that are accepted during a claim find only the rest of the memory, and all of it after the claim."""
     memory = 8 * 1024 * 1024
     engine = await Engine.start(tmp_path / "deliveries.db", Plan(memory=memory))
-    held = HeldStore(engine.store)
-    monkeypatch.setattr(engine.dispatcher._claimer, "_store", held)
+    hold = HeldStore(engine.store)
+    monkeypatch.setattr(engine.dispatcher._claimer, "_store", hold)
     try:
         engine.registry.put(subscriber("fresh", "http://127.0.0.1:1"))
         engine.registry.put(subscriber("old", "http://127.0.0.1:1"))
         engine.dispatcher.waiting("old")
-        await until(lambda: bool(held.rooms))
-        assert held.rooms == [memory // CLAIMS_IN_MEMORY]
-        assert engine.dispatcher.queues.memory.used == held.rooms[0]
+        await until(lambda: bool(hold.rooms))
+        assert hold.rooms == [memory // CLAIMS_IN_MEMORY]
+        assert engine.dispatcher.queues.memory.used == hold.rooms[0]
         assert not engine.dispatcher.queues.reserve("fresh", memory // 2 + 1)
         engine.dispatcher.queues.by_uid["fresh"].backlog = False
         assert engine.dispatcher.queues.reserve("fresh", memory // 2)
         engine.dispatcher.cancel("fresh", memory // 2)
     finally:
         monkeypatch.undo()
-        held.go_on.set()
+        hold.go_on.set()
         await until(lambda: engine.dispatcher.queues.memory.used == 0)
         await engine.stop(grace=0)

@@ -59,8 +59,8 @@ async def site(url: str) -> AsyncIterator[Site]:
     ticks = count(now_ms())
     store = await Store.open(url, instance="test", lease_ms=600_000, clock=lambda: next(ticks))
     engine = await Engine.start(store, Plan(lease_ms=600_000, heartbeats=False))
-    other = replace(subscriber("other", "http://127.0.0.1:9/", suspend=True), namespace="other")
-    engine.registry.put(other)
+    second = replace(subscriber("other", "http://127.0.0.1:9/", suspend=True), namespace="other")
+    engine.registry.put(second)
     engine.registry.put_project("other", "billing")
     yield Site(engine)
     await engine.stop(grace=1)
@@ -68,14 +68,14 @@ async def site(url: str) -> AsyncIterator[Site]:
 
 async def rows_before_the_other_tenants_event(site: Site, name: str) -> int:
     """Accept an event of tenant ``other``, and return the rows of transactions that began between request and event."""
-    asked = site.engine.store._clock()
+    start_ms = site.engine.store._clock()
     event = IncomingEvent(name, "delivered", "m", b"{}")
     await site.engine.events.accept("other", "billing", [event])
-    accepted = await site.scalar(
+    accepted_ms = await site.scalar(
         "SELECT accepted_ms FROM event_ids WHERE namespace = 'other' AND event_id = :name", name=name
     )
     query = "SELECT count(*) FROM deliveries WHERE endpoint_uid <> 'other' AND due_ms > :asked AND due_ms < :accepted"
-    return int(await site.scalar(query, asked=asked, accepted=accepted))
+    return int(await site.scalar(query, asked=start_ms, accepted=accepted_ms))
 
 
 @pytest.mark.parametrize(("endpoints", "events"), [(2, MAX_DELIVERIES // 2), (MAX_DELIVERIES, 1)])
@@ -85,8 +85,8 @@ async def test_a_request_of_the_most_deliveries_is_written_by_one_transaction(
     """Each event and endpoint has one delivery when the request is answered, and a repetition adds none."""
     site.subscribe(endpoints, suspend=True)
     for new, duplicates in ((events, 0), (0, events)):
-        accepted = await site.post(events)
-        assert accepted[:3] == (new, duplicates, new * endpoints)
+        accepted_ms = await site.post(events)
+        assert accepted_ms[:3] == (new, duplicates, new * endpoints)
     pairs = (
         "SELECT count(*), count(DISTINCT due_ms) FROM (SELECT DISTINCT event_id, endpoint_uid, due_ms FROM deliveries)"
     )
@@ -119,12 +119,12 @@ async def test_the_endpoints_that_one_tenant_deletes_do_not_queue_before_another
     discards = [asyncio.create_task(site.engine.store.discard(uid, "endpoint deleted")) for uid in uids]
     await asyncio.sleep(0)
 
-    asked = site.engine.store._clock()
+    start_ms = site.engine.store._clock()
     await site.engine.events.accept("other", "billing", [IncomingEvent("o-1", "delivered", "m", b"{}")])
-    accepted = await site.scalar("SELECT accepted_ms FROM event_ids WHERE event_id = 'o-1'")
+    accepted_ms = await site.scalar("SELECT accepted_ms FROM event_ids WHERE event_id = 'o-1'")
     query = "SELECT count(*) FROM deliveries WHERE ended_ms > :asked AND ended_ms < :accepted"
 
-    assert await site.scalar(query, asked=asked, accepted=accepted) <= MAX_WEIGHT + DISCARD_BATCH
+    assert await site.scalar(query, asked=start_ms, accepted=accepted_ms) <= MAX_WEIGHT + DISCARD_BATCH
     assert [await discarded for discarded in discards] == [events] * endpoints
 
 
@@ -161,20 +161,20 @@ async def test_a_larger_request_is_refused_in_words(site: Site) -> None:
     """The answer has the number of deliveries, the bound and the way out, and nothing was written."""
     endpoints = 1 + MAX_DELIVERIES // MAX_EVENTS
     site.subscribe(endpoints, suspend=True)
-    most = MAX_DELIVERIES // endpoints
+    limit = MAX_DELIVERIES // endpoints
     total = MAX_EVENTS * endpoints
-    with pytest.raises(ProblemError, match=rf"{total} deliveries.*at most {MAX_DELIVERIES}.*at most {most} ") as caught:
+    with pytest.raises(ProblemError, match=rf"{total} deliveries.*at most {MAX_DELIVERIES}.*at most {limit} ") as error:
         await site.post(MAX_EVENTS)
-    assert caught.value.code is Code.TOO_MANY_DELIVERIES
+    assert error.value.code is Code.TOO_MANY_DELIVERIES
     assert await site.scalar("SELECT count(*) FROM event_ids") == 0
-    assert (await site.post(most)).deliveries == most * endpoints
+    assert (await site.post(limit)).deliveries == limit * endpoints
 
 
 async def test_an_event_for_too_many_endpoints_is_refused_in_words(site: Site) -> None:
     """No division of the request would help, so the answer names the endpoints; other tenants send on."""
     site.subscribe(MAX_DELIVERIES + 1, suspend=True)
     message = f"more than {MAX_DELIVERIES} endpoints.*several projects"
-    with pytest.raises(ProblemError, match=message) as caught:
+    with pytest.raises(ProblemError, match=message) as error:
         await site.post(1)
-    assert caught.value.status == 422
+    assert error.value.status == 422
     assert (await site.post(1, namespace="other")).accepted == 1

@@ -25,8 +25,8 @@ class Story:
         self.answers: dict[str, httpx.Response] = {}
         self._acme, self._client, self._receiver = acme, client, receiver
         self._user = acme.session()
-        made = self.call("createKey 201", "POST", "/v1/projects/billing/keys", self._user, {"name": "CI sender"})
-        self._key = {"X-Service-Key": made["key"]}
+        answer = self.call("createKey 201", "POST", "/v1/projects/billing/keys", self._user, {"name": "CI sender"})
+        self._key = {"X-Service-Key": answer["key"]}
 
     def call(
         self, name: str, method: str, path: str, headers: Mapping[str, str] | None = None, body: Any = None
@@ -56,8 +56,8 @@ class Story:
 
     def webhook(self) -> str:
         """Create, show, change and test a webhook, and return its path."""
-        wanted = {"url": f"{self._receiver.url}/x", "events": ["delivered", "bounced"]}
-        path = f"/v1/webhooks/{self.call('createWebhook 201', 'POST', '/v1/webhooks', body=wanted)['id']}"
+        expected = {"url": f"{self._receiver.url}/x", "events": ["delivered", "bounced"]}
+        path = f"/v1/webhooks/{self.call('createWebhook 201', 'POST', '/v1/webhooks', body=expected)['id']}"
         self.call("listWebhooks 200", "GET", "/v1/webhooks")
         self.call("getWebhook 200", "GET", path)
         self.call("updateWebhook 200", "PATCH", path, body={"labels": {"team": "billing"}})
@@ -78,8 +78,8 @@ class Story:
         self.call("getWebhookStatistics 200", "GET", f"{webhook}/statistics")
         self.call("getProjectStatistics 200", "GET", "/v1/projects/billing/statistics")
         self.call("beginReplay 200", "POST", f"{webhook}/replays", body={**REPLAY, "dry_run": True})
-        begun = self.call("beginReplay 202", "POST", f"{webhook}/replays", body=REPLAY)
-        self.call("getReplay 200", "GET", f"{webhook}/replays/{begun['id']}")
+        answer = self.call("beginReplay 202", "POST", f"{webhook}/replays", body=REPLAY)
+        self.call("getReplay 200", "GET", f"{webhook}/replays/{answer['id']}")
         self.call("listReplays 200", "GET", f"{webhook}/replays")
 
     def messages(self) -> None:
@@ -89,9 +89,9 @@ class Story:
         self.call("sendEvents 202", "POST", "/v1/events", body=events)
         path, ids = f"/v1/webhooks/{inbox}/messages", list[str]()
         while len(ids) < len(events):
-            taken = self.call("takeMessages 200", "GET", f"{path}?wait=30s")["data"]
-            assert taken
-            ids += [message["id"] for message in taken]
+            answer = self.call("takeMessages 200", "GET", f"{path}?wait=30s")["data"]
+            assert answer
+            ids += [message["id"] for message in answer]
         self.call("ackMessages 200", "POST", f"{path}/ack", body={"ids": ids[:1]})
         self.call("nackMessages 200", "POST", f"{path}/nack", body={"ids": ids[1:]})
 
@@ -99,21 +99,21 @@ class Story:
 @pytest.fixture
 def story(acme: Organization, client: httpx.Client, receiver: Received) -> Story:
     """Return the story after its end."""
-    told = Story(acme, client, receiver)
-    told.organization()
-    told.deliveries(told.webhook())
-    told.messages()
-    return told
+    new_story = Story(acme, client, receiver)
+    new_story.organization()
+    new_story.deliveries(new_story.webhook())
+    new_story.messages()
+    return new_story
 
 
 def test_answers_have_the_fields_and_headers_of_the_description(story: Story) -> None:
     """Each recorded example has the field names of the same answer today; ETag and Location are sent as described."""
-    recorded = {name: shown for name, shown in json.loads(EXAMPLES.read_text()).items() if not isinstance(shown, str)}
-    assert recorded.keys() == story.answers.keys()
-    for name, example in recorded.items():
+    recorded_fields = {name: fields for name, fields in json.loads(EXAMPLES.read_text()).items() if not isinstance(fields, str)}
+    assert recorded_fields.keys() == story.answers.keys()
+    for name, example in recorded_fields.items():
         assert set(_fields(example)) == set(_fields(story.answers[name].json())), name
-    sent = {name: {"etag", "location"} & answer.headers.keys() for name, answer in story.answers.items()}
-    assert sent == {name: described for name, described in _described_headers() if name in sent}
+    headers_of = {name: {"etag", "location"} & answer.headers.keys() for name, answer in story.answers.items()}
+    assert headers_of == {name: item for name, item in _described_headers() if name in headers_of}
 
 
 def _described_headers() -> Iterator[tuple[str, set[str]]]:

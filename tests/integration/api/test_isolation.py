@@ -88,7 +88,7 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
     acme.allow_projects()
     rival.project("rivalry")
     soon = (datetime.now(UTC) + timedelta(seconds=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    expired = acme.key("billing", expires_at=soon)
+    new_key = acme.key("billing", expires_at=soon)
     revoked = acme.key("billing")
     client.delete(f"/v1/projects/billing/keys/{revoked['id']}", headers=acme.session())
     good = acme.key("billing")["key"]
@@ -99,12 +99,12 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
         "session of another organization": lambda: rival.session_of(UserRole.ADMIN),
     }
     scoped = {f"key to {scope}": {"X-Service-Key": acme.key("billing", scopes=[scope])["key"]} for scope in KeyScope}
-    made = World(client, acme, receiver, users=users)
-    made.credentials |= {
+    creation = World(client, acme, receiver, users=users)
+    creation.credentials |= {
         "anonymous": {},
         "broken key": {"X-Service-Key": good[:-1] + ("A" if good[-1] != "A" else "B")},
         "revoked key": {"X-Service-Key": revoked["key"]},
-        "expired key": {"X-Service-Key": expired["key"]},
+        "expired key": {"X-Service-Key": new_key["key"]},
         "broken session": {"Authorization": "Bearer nonsense"},
         "key of another project": acme.service_key("shipping"),
         "key of another organization": rival.service_key("rivalry"),
@@ -116,9 +116,9 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
         **scoped,
     }
     eventually(
-        lambda: client.get("/v1/webhooks", headers=dict(made.credentials["expired key"])).status_code == 401, "expired"
+        lambda: client.get("/v1/webhooks", headers=dict(creation.credentials["expired key"])).status_code == 401, "expired"
     )
-    return made
+    return creation
 
 
 NOBODY: Final = ("anonymous", "broken key", "revoked key", "expired key", "broken session")
@@ -287,12 +287,12 @@ def ask(world: World, route: Route, name: str, target: str) -> httpx.Response:
 
 def test_every_route_has_a_row(client: httpx.Client) -> None:
     """A new route cannot be forgotten here; the login has no credential."""
-    described = client.get("/openapi.json").json()["paths"]
-    documented = {
-        (method.upper(), re.sub(r"\{[^}]+\}", "{}", path)) for path, item in described.items() for method in item
+    document = client.get("/openapi.json").json()["paths"]
+    documentation = {
+        (method.upper(), re.sub(r"\{[^}]+\}", "{}", path)) for path, item in document.items() for method in item
     }
     rows = {(row.method, row.path.replace("/projects/billing", "/projects/{}")) for row in ROUTES}
-    assert rows == documented - {("POST", "/v1/auth/login")}
+    assert rows == documentation - {("POST", "/v1/auth/login")}
 
 
 REFUSALS: Final = {
@@ -317,14 +317,14 @@ def test_a_key_sees_and_makes_webhooks_of_its_own_project_only(world: World, cli
     for name, project in (("key of another project", "shipping"), ("key of another organization", "rivalry")):
         headers = dict(world.credentials[name])
         theirs = client.post("/v1/webhooks", json=WEBHOOK, headers=headers).json()
-        listed = client.get("/v1/webhooks", headers=headers).json()["data"]
-        assert {one["project"] for one in listed} == {theirs["project"]} == {project}
-        assert mine not in {one["id"] for one in listed}
+        rows = client.get("/v1/webhooks", headers=headers).json()["data"]
+        assert {row["project"] for row in rows} == {theirs["project"]} == {project}
+        assert mine not in {row["id"] for row in rows}
         event = {"type": "delivered", "messageId": "theirs"}
         assert client.post("/v1/events", json=event, headers=headers).json()["deliveries"] == 0
     own = client.get("/v1/webhooks", headers=dict(world.credentials["key of this project"])).json()["data"]
-    assert {one["project"] for one in own} == {"billing"}
-    assert mine in {one["id"] for one in own}
+    assert {row["project"] for row in own} == {"billing"}
+    assert mine in {row["id"] for row in own}
     assert not [body for _, _, body in world.receiver.requests if b"theirs" in body]
 
 
@@ -336,14 +336,14 @@ def test_equal_message_ids_of_two_organizations_and_two_projects_stay_apart(worl
         world.acme.webhook(headers, f"{world.receiver.url}/shared")
         assert client.post("/v1/events", json=event, headers=headers).json()["accepted"] == 1
     own = {"key of this project": {"billing"}, "session of this organization": {"billing", "shipping"}}
-    others = {"key of another project": {"shipping"}, "key of another organization": {"rivalry"}}
-    for name, projects in {**own, **others, "session of another organization": {"rivalry"}}.items():
+    strangers = {"key of another project": {"shipping"}, "key of another organization": {"rivalry"}}
+    for name, projects in {**own, **strangers, "session of another organization": {"rivalry"}}.items():
         headers = dict(world.credentials[name])
         for query in ("message_id=shared-message", "event_id=shared-id", "type=delivered"):
-            found = client.get(f"/v1/deliveries?{query}&limit=250", headers=headers).json()["data"]
-            events = {one["event_id"] for one in found}
-            shown = [client.get(f"/v1/events/{event_id}", headers=headers).json() for event_id in events]
-            assert {one["project"] for one in shown} == projects
+            rows = client.get(f"/v1/deliveries?{query}&limit=250", headers=headers).json()["data"]
+            events = {row["event_id"] for row in rows}
+            document = [client.get(f"/v1/events/{event_id}", headers=headers).json() for event_id in events]
+            assert {row["project"] for row in document} == projects
 
 
 def test_all_refusals_of_a_credential_have_one_wording(world: World, client: httpx.Client) -> None:

@@ -42,8 +42,8 @@ def patched(
     if status >= 400:
         return problem_of(answer, status)
     assert answer.status_code == status, answer.text
-    shown: dict[str, Any] = answer.json()
-    return shown
+    document: dict[str, Any] = answer.json()
+    return document
 
 
 def spec_of(cluster: Cluster, organization: Organization, name: str) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def test_everything_can_be_set_at_creation_and_by_a_change(
     plain = tenant.webhook(key)
     full = client.post("/v1/webhooks", json=EVERYTHING, headers=key)
     assert full.status_code == 201, full.text
-    changed = patched(client, key, plain["id"], EVERYTHING)
-    for shown in (full.json(), changed, client.get(f"/v1/webhooks/{plain['id']}", headers=key).json()):
-        assert {name: shown[name] for name in SHOWN} == SHOWN
-        assert "of-the-receiver" not in json.dumps(shown)
+    answer = patched(client, key, plain["id"], EVERYTHING)
+    for row in (full.json(), answer, client.get(f"/v1/webhooks/{plain['id']}", headers=key).json()):
+        assert {name: row[name] for name in SHOWN} == SHOWN
+        assert "of-the-receiver" not in json.dumps(row)
     assert "of-the-receiver" not in client.get("/v1/webhooks", headers=key).text
     specs = [spec_of(control_plane, tenant, name) for name in (full.json()["id"], plain["id"])]
     assert specs[0] == specs[1]
@@ -87,10 +87,10 @@ def test_a_change_takes_effect_on_the_next_delivery(
 ) -> None:
     """A paused webhook keeps its deliveries; after it is enabled, they have the new header."""
     key = acme.service_key()
-    made = acme.webhook(key, f"{receiver.url}/a", enabled=False)["id"]
-    assert client.get(f"/v1/webhooks/{made}", headers=key).json()["status"] == "suspended"
+    new_webhook = acme.webhook(key, f"{receiver.url}/a", enabled=False)["id"]
+    assert client.get(f"/v1/webhooks/{new_webhook}", headers=key).json()["status"] == "suspended"
     assert client.post("/v1/events", json={"type": "delivered", "messageId": "m"}, headers=key).status_code == 202
-    patched(client, key, made, {"enabled": True, "headers": {"X-Team": "orders"}})
+    patched(client, key, new_webhook, {"enabled": True, "headers": {"X-Team": "orders"}})
     eventually(lambda: len(receiver.requests) == 1, "the delivery")
     assert receiver.requests[0][1]["x-team"] == "orders"
 
@@ -121,14 +121,14 @@ def test_an_empty_object_changes_nothing(tenant: Organization, client: httpx.Cli
     key = tenant.service_key()
     name = str(tenant.webhook(key, rate_limit={"per_minute": 60}, labels={"team": "a"})["id"])
     patched(client, key, name, {"headers": {"X-Team": "a"}})
-    before, shown = spec_of(control_plane, tenant, name), client.get(f"/v1/webhooks/{name}", headers=key).json()
+    before, document = spec_of(control_plane, tenant, name), client.get(f"/v1/webhooks/{name}", headers=key).json()
     for field in ("rate_limit", "headers", "labels"):
-        assert patched(client, key, name, {field: {}})["labels"] == shown["labels"], field
+        assert patched(client, key, name, {field: {}})["labels"] == document["labels"], field
     assert spec_of(control_plane, tenant, name) == before
     assert patched(client, key, name, {"rate_limit": {"per_minute": None}}, 422)["errors"]
-    pulled = str(tenant.webhook(key, None, pull={"lease": "45s"})["id"])
-    assert patched(client, key, pulled, {"pull": {}})["pull"] == {"lease": "45s"}
-    patched(client, key, pulled, {"rate_limit": {}}, 422)
+    new_webhook = str(tenant.webhook(key, None, pull={"lease": "45s"})["id"])
+    assert patched(client, key, new_webhook, {"pull": {}})["pull"] == {"lease": "45s"}
+    patched(client, key, new_webhook, {"rate_limit": {}}, 422)
 
 
 def test_only_named_fields_change(tenant: Organization, client: httpx.Client, control_plane: Cluster) -> None:
@@ -141,10 +141,10 @@ def test_only_named_fields_change(tenant: Organization, client: httpx.Client, co
     changes += [{"labels": {f"l{number}": "b"}} for number in range(6)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda change: patched(client, key, name, change), changes))
-    shown = client.get(f"/v1/webhooks/{name}", headers=key).json()
-    assert (shown["description"], shown["timeout"], shown["max_in_flight"]) == ("new", "3s", 3)
-    assert shown["header_names"] == sorted(["X-Keep", *(f"X-{number}" for number in range(6))])
-    assert shown["labels"] == {"keep": "a", **{f"l{number}": "b" for number in range(6)}}
+    document = client.get(f"/v1/webhooks/{name}", headers=key).json()
+    assert (document["description"], document["timeout"], document["max_in_flight"]) == ("new", "3s", 3)
+    assert document["header_names"] == sorted(["X-Keep", *(f"X-{number}" for number in range(6))])
+    assert document["labels"] == {"keep": "a", **{f"l{number}": "b" for number in range(6)}}
     patched(client, key, name, {"headers": {"X-Keep": None}, "labels": {"keep": None}})
     assert "X-Keep" not in spec_of(control_plane, tenant, name)["headers"]
     assert patched(client, key, name, {"labels": None})["labels"] == {}
@@ -163,8 +163,8 @@ def test_labels_of_tools_are_not_shown_and_stay(
         "labels of people are shown",
     )
     assert patched(client, key, name, {"labels": None})["labels"] == {}
-    kept = {"app.kubernetes.io/managed-by": "hookwright-api", "argocd.argoproj.io/instance": "app"}
-    assert stored(control_plane, tenant, name)["metadata"]["labels"] == kept
+    remainder = {"app.kubernetes.io/managed-by": "hookwright-api", "argocd.argoproj.io/instance": "app"}
+    assert stored(control_plane, tenant, name)["metadata"]["labels"] == remainder
 
 
 def observed(control_plane: Cluster, organization: Organization, name: str) -> bool:
@@ -177,17 +177,17 @@ def test_an_etag_guards_a_change(tenant: Organization, client: httpx.Client, con
     """POST, GET and PATCH return the ETag of the state; a change with an old one is a 412 and changes nothing."""
     key = tenant.service_key()
     body = {"url": "https://example.com/a", "events": ["opened"]}
-    posted = client.post("/v1/webhooks", json=body, headers=key)
-    name = posted.json()["id"]
-    first = posted.headers["etag"]
+    response = client.post("/v1/webhooks", json=body, headers=key)
+    name = response.json()["id"]
+    first = response.headers["etag"]
     path, headers = f"/v1/webhooks/{name}", {**key, "If-Match": first}
     assert client.patch(path, json={}, headers=headers).status_code == 200
-    changed = client.patch(path, json={"description": "one"}, headers=headers)
-    assert changed.status_code == 200
-    assert changed.headers["etag"] not in ("", first)
+    second_answer = client.patch(path, json={"description": "one"}, headers=headers)
+    assert second_answer.status_code == 200
+    assert second_answer.headers["etag"] not in ("", first)
     problem_of(client.patch(path, json={"description": "two"}, headers=headers), 412)
     assert client.get(path, headers=key).json()["description"] == "one"
-    etag = changed.headers["etag"]
+    etag = second_answer.headers["etag"]
     # The operator writes the status between two changes.
     eventually(lambda: observed(control_plane, tenant, name), "the status is written")
     for match in (etag, "*", f'"1", {etag}'):
@@ -222,7 +222,7 @@ def test_a_declared_endpoint_is_a_409_that_names_its_owner(
     key = tenant.service_key()
     argo = ("--server-side", "--field-manager=argocd-controller")
     for name, options in {"orders": (), "argo": argo}.items():
-        applied = {
+        status = {
             "apiVersion": "hookwright.dev/v1alpha1",
             "kind": "WebhookEndpoint",
             "metadata": {
@@ -232,7 +232,7 @@ def test_a_declared_endpoint_is_a_409_that_names_its_owner(
             },
             "spec": {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"]},
         }
-        control_plane.kubectl("apply", *options, "-f", "-", stdin=json.dumps(applied))
+        control_plane.kubectl("apply", *options, "-f", "-", stdin=json.dumps(status))
         path = f"/v1/webhooks/{name}"
         eventually(lambda path=path: client.get(path, headers=key).status_code == 200, f"{name} is shown")  # type: ignore[misc]
     problem = patched(client, key, "orders", {"description": "mine"}, 409)
@@ -240,17 +240,17 @@ def test_a_declared_endpoint_is_a_409_that_names_its_owner(
     assert "YAML" in problem["detail"]
     assert '"argocd-controller"' in patched(client, key, "argo", {"url": "https://example.com/x"}, 409)["detail"]
 
-    edited = str(tenant.webhook(key)["id"])
+    new_webhook = str(tenant.webhook(key)["id"])
     change = '{"spec": {"timeout": "3s"}}'
-    control_plane.kubectl("patch", "hwep", edited, "-n", tenant.name, "--type=merge", "-p", change)
-    assert '"kubectl-patch"' in patched(client, key, edited, {"timeout": "4s"}, 409)["detail"]
-    for name in ("orders", "argo", edited):
+    control_plane.kubectl("patch", "hwep", new_webhook, "-n", tenant.name, "--type=merge", "-p", change)
+    assert '"kubectl-patch"' in patched(client, key, new_webhook, {"timeout": "4s"}, 409)["detail"]
+    for name in ("orders", "argo", new_webhook):
         refusal = problem_of(client.delete(f"/v1/webhooks/{name}", headers=key), 409)["detail"]
         assert refusal == patched(client, key, name, {"description": "mine"}, 409)["detail"]
         assert "deletionTimestamp" not in (control_plane.objects.get("hwep", name, tenant.name) or {})["metadata"]
     given_back = '{"metadata": {"managedFields": [{}]}}'
-    control_plane.kubectl("patch", "hwep", edited, "-n", tenant.name, "--type=merge", "-p", given_back)
-    assert patched(client, key, edited, {"timeout": "4s"})["timeout"] == "4s"
+    control_plane.kubectl("patch", "hwep", new_webhook, "-n", tenant.name, "--type=merge", "-p", given_back)
+    assert patched(client, key, new_webhook, {"timeout": "4s"})["timeout"] == "4s"
     assert spec_of(control_plane, tenant, "argo")["url"] == "https://example.com/o"
 
 
@@ -343,14 +343,14 @@ def test_a_webhook_with_an_expiry_is_deleted_at_its_time(acme: Organization, cli
     assert [fault["field"] for fault in refusal["errors"]] == ["expires_at"]
 
     def listed() -> list[dict[str, Any]]:
-        shown: list[dict[str, Any]] = client.get("/v1/webhooks", headers=key).json()["data"]
-        return shown
+        rows: list[dict[str, Any]] = client.get("/v1/webhooks", headers=key).json()["data"]
+        return rows
 
     assert listed() == []
-    made = acme.webhook(key, expires_at="2099-01-01T00:00:00Z")
-    assert made["expires_at"] == "2099-01-01T00:00:00Z"
+    new_webhook = acme.webhook(key, expires_at="2099-01-01T00:00:00Z")
+    assert new_webhook["expires_at"] == "2099-01-01T00:00:00Z"
     soon = format_timestamp(datetime.now(UTC) + timedelta(seconds=3))
-    assert patched(client, key, made["id"], {"expires_at": soon})["expires_at"] == soon
+    assert patched(client, key, new_webhook["id"], {"expires_at": soon})["expires_at"] == soon
     eventually(lambda: listed() == [], "the webhook is deleted")
 
 
@@ -362,5 +362,5 @@ def test_the_bounds_are_accepted(tenant: Organization, client: httpx.Client, mor
     key = tenant.service_key()
     name = str(tenant.webhook(key, **more)["id"])
     patched(client, key, name, {"timeout": "9s"})
-    shown = client.get(f"/v1/webhooks/{name}", headers=key).json()
-    assert {field: shown[field] for field in more} == more
+    document = client.get(f"/v1/webhooks/{name}", headers=key).json()
+    assert {field: document[field] for field in more} == more

@@ -27,23 +27,23 @@ async def until_unusable(sender: Sender) -> None:
     """Wait until no idle connection may be used again."""
     pool = sender._client
     assert pool is not None
-    await until(lambda: not any(one.reusable for kept in pool._idle._by_origin.values() for one in kept))
+    await until(lambda: not any(connection.reusable for connections in pool._idle._by_origin.values() for connection in connections))
 
 
 async def test_the_bytes_of_a_request_are_as_promised(sender: Sender) -> None:
     """Names have their usual case and this order, and occur once; an endpoint's header replaces a default one."""
-    seen = asyncio.Queue[bytes]()
+    requests = asyncio.Queue[bytes]()
 
     async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        seen.put_nowait(await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(len(BODY)))
+        requests.put_nowait(await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(len(BODY)))
         writer.write(EMPTY)
 
-    async with serve(listens) as served:
-        port = served.url.rpartition(":")[2].partition("/")[0]
+    async with serve(listens) as server:
+        port = server.url.rpartition(":")[2].partition("/")[0]
         headers = (("X-Team", "caf\u00e9"), ("accept", "text/plain"), ("CONNECTION", "close"))
-        assert (await send(sender, endpoint(served.url + "?a=%7e", headers=headers), now=lambda: 1.5)).delivered
+        assert (await send(sender, endpoint(server.url + "?a=%7e", headers=headers), now=lambda: 1.5)).delivered
     signatures = signature_headers((SECRET,), MESSAGE, 1, BODY)
-    assert seen.get_nowait().decode() == (
+    assert requests.get_nowait().decode() == (
         "POST /hooks?a=%7e HTTP/1.1\r\n"
         f"Host: 127.0.0.1:{port}\r\n"
         "User-Agent: Hookwright/test\r\n"
@@ -89,15 +89,15 @@ async def test_neither_an_event_id_nor_a_url_can_smuggle_a_header(sender: Sender
         assert outcome.error.startswith("invalid URL")
         assert "hunter2" not in outcome.error
     await send(sender, endpoint(receiver.url + "a\r\nX-Admin: 1"))
-    assert all("X-Admin" not in received.headers for received in receiver.received)
+    assert all("X-Admin" not in request.headers for request in receiver.received)
 
 
 @pytest.mark.parametrize("answer", [EMPTY, b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"])
 async def test_a_connection_is_kept_after_a_whole_answer(sender: Sender, answer: bytes) -> None:
     """The status makes no difference."""
-    async with serve(keeps_answering(answer)) as served:
-        statuses = {(await send(sender, endpoint(served.url))).status_code for _ in range(3)}
-        assert served.connections == 1
+    async with serve(keeps_answering(answer)) as server:
+        statuses = {(await send(sender, endpoint(server.url))).status_code for _ in range(3)}
+        assert server.connections == 1
     assert len(statuses) == 1
     assert 0 not in statuses
 
@@ -112,27 +112,27 @@ async def test_a_connection_is_kept_after_a_whole_answer(sender: Sender, answer:
 )
 async def test_a_connection_is_not_kept_where_the_next_answer_could_be_mistaken(sender: Sender, answer: bytes) -> None:
     """The response is used, but each attempt has its own connection."""
-    async with serve(keeps_answering(answer)) as served:
+    async with serve(keeps_answering(answer)) as server:
         for _ in range(3):
-            assert (await send(sender, endpoint(served.url))).status_code == 200
-        assert served.connections == 3
+            assert (await send(sender, endpoint(server.url))).status_code == 200
+        assert server.connections == 3
 
 
 async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle connections are closed before common servers close them, so that no attempt uses a closing connection."""
     monkeypatch.setattr(client, "KEEPALIVE", 0.05)
     monkeypatch.setattr(client, "_SWEEP", 0.02)
-    gone = asyncio.Event()
+    departure = asyncio.Event()
 
     async def tells(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(EMPTY)
         await reader.read()
-        gone.set()
+        departure.set()
 
-    async with serve(tells) as served:
-        assert (await send(sender, endpoint(served.url))).delivered
-        await asyncio.wait_for(gone.wait(), PATIENCE)
+    async with serve(tells) as server:
+        assert (await send(sender, endpoint(server.url))).delivered
+        await asyncio.wait_for(departure.wait(), PATIENCE)
         assert sender._client is not None
         assert (sender._client._idle._by_origin, sender._client._sweeping) == ({}, None)
 
@@ -142,10 +142,10 @@ async def test_an_old_connection_is_not_used_even_if_nobody_closed_it(
 ) -> None:
     """A busy loop may sweep late."""
     monkeypatch.setattr(client, "KEEPALIVE", 0.0)
-    async with serve(keeps_answering(EMPTY)) as served:
+    async with serve(keeps_answering(EMPTY)) as server:
         for _ in range(2):
-            assert (await send(sender, endpoint(served.url))).delivered
-        assert served.connections == 2
+            assert (await send(sender, endpoint(server.url))).delivered
+        assert server.connections == 2
 
 
 @pytest.mark.parametrize("last_words", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"])
@@ -164,11 +164,11 @@ async def test_a_connection_that_closes_or_speaks_while_it_is_idle_is_not_used(
             writer.write(last_words)
             await reader.read()
 
-    async with serve(leaves) as served:
+    async with serve(leaves) as server:
         for number in (1, 2):
-            assert (await send(sender, endpoint(served.url))).status_code == 200
+            assert (await send(sender, endpoint(server.url))).status_code == 200
             await until_unusable(sender)
-            assert served.connections == number
+            assert server.connections == number
 
 
 @pytest.mark.both_loops
@@ -180,11 +180,11 @@ async def test_a_connection_that_closes_at_the_moment_of_its_next_use_fails_that
         writer.write(EMPTY)
         await read_request(reader)
 
-    async with serve(answers_once) as served:
-        assert (await send(sender, endpoint(served.url))).delivered
-        outcome = await send(sender, endpoint(served.url))
+    async with serve(answers_once) as server:
+        assert (await send(sender, endpoint(server.url))).delivered
+        outcome = await send(sender, endpoint(server.url))
         assert (outcome.status_code, outcome.error) == (0, "connection closed while waiting for the answer")
-        assert served.connections == 1
+        assert server.connections == 1
 
 
 @pytest.mark.both_loops
@@ -199,11 +199,11 @@ async def test_a_receiver_that_speaks_first_is_heard(sender: Sender) -> None:
         writer.write(b"220 mail.example.com ESMTP\r\n")
         await reader.read()
 
-    async with serve(refuses) as served:
-        outcome = await send(sender, endpoint(served.url))
+    async with serve(refuses) as server:
+        outcome = await send(sender, endpoint(server.url))
         assert (outcome.status_code, outcome.retry_after_ms) == (503, 3000)
-    async with serve(greets) as served:
-        assert (await send(sender, endpoint(served.url))).error == "invalid HTTP answer"
+    async with serve(greets) as server:
+        assert (await send(sender, endpoint(server.url))).error == "invalid HTTP answer"
 
 
 async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(sender: Sender) -> None:
@@ -215,48 +215,48 @@ async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(
         await writer.drain()
         await asyncio.Event().wait()
 
-    async with serve(hasty) as served:
+    async with serve(hasty) as server:
         for number in (1, 2):
-            outcome = await send(sender, endpoint(served.url), delivery_of(b"x" * 2**24))
+            outcome = await send(sender, endpoint(server.url), delivery_of(b"x" * 2**24))
             assert outcome.status_code == 200
-            assert served.connections == number
+            assert server.connections == number
 
 
 async def test_names_share_no_connection_even_at_one_address(receiver: Receiver) -> None:
     """A connection was checked only for the host name that it was made for."""
     guard = Guard(allowed_hosts=["hooks.svc.cluster.local"])
     async with guarded(guard, lookup=lambda _host, _port: ["127.0.0.1"]) as sender:
-        own = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
-        other = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
-    assert own.delivered
-    assert other.error.startswith("address refused: ")
+        outcome = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
+        second = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
+    assert outcome.delivered
+    assert second.error.startswith("address refused: ")
 
 
 async def test_connections_take_the_addresses_of_a_name_in_turn() -> None:
     """A name with several addresses distributes its load over them."""
     close = answers(OK + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
-    async with serve(close) as one:
-        port = int(one.url.rpartition(":")[2].partition("/")[0])
+    async with serve(close) as server:
+        port = int(server.url.rpartition(":")[2].partition("/")[0])
         async with (
             serve(close, host="127.0.0.2", port=port) as two,
             loopback(lookup=lambda _host, _port: ["127.0.0.1", "127.0.0.2"]) as sender,
         ):
             for _ in range(4):
                 assert (await send(sender, endpoint(f"http://hooks.example.com:{port}/"))).delivered
-            assert (one.connections, two.connections) == (2, 2)
+            assert (server.connections, two.connections) == (2, 2)
 
 
 async def test_dots_at_the_end_of_a_name_are_one_for_the_resolver_and_none_for_the_receiver(receiver: Receiver) -> None:
     """A dot marks a name as complete (RFC 1034 3.1); two dots are a mistake and count as one."""
-    asked: list[str] = []
+    requests: list[str] = []
 
     def lookup(host: str, _port: int) -> list[str]:
-        asked.append(host)
+        requests.append(host)
         return ["127.0.0.1"]
 
     async with loopback(lookup=lookup) as sender:
         assert (await send(sender, endpoint(f"http://hooks.example.com..:{receiver.port}/"))).delivered
-    assert asked == ["hooks.example.com."]
+    assert requests == ["hooks.example.com."]
     assert receiver.received[0].headers["Host"] == f"hooks.example.com:{receiver.port}"
 
 
@@ -294,45 +294,45 @@ async def test_tls_names_the_host_offers_http1_and_passes_over_an_address_that_h
 @pytest.mark.both_loops
 async def test_closing_ends_what_is_idle_and_what_is_under_way() -> None:
     """No connection outlives the sender."""
-    arrived, left = asyncio.Event(), asyncio.Queue[int]()
+    arrival, queue = asyncio.Event(), asyncio.Queue[int]()
 
     async def waits(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(EMPTY)
         await read_request(reader)
-        arrived.set()
+        arrival.set()
         await reader.read()
-        left.put_nowait(1)
+        queue.put_nowait(1)
 
-    async with serve(waits) as served:
-        to = replace(endpoint(served.url), timeout=30)
+    async with serve(waits) as server:
+        to = replace(endpoint(server.url), timeout=30)
         async with loopback() as sender:
             assert (await send(sender, to)).delivered
             under_way = asyncio.create_task(send(sender, to))
-            await asyncio.wait_for(arrived.wait(), PATIENCE)
+            await asyncio.wait_for(arrival.wait(), PATIENCE)
         assert (await under_way).error == "connection closed while waiting for the answer"
-        await asyncio.wait_for(left.get(), PATIENCE)
+        await asyncio.wait_for(queue.get(), PATIENCE)
 
 
 async def test_an_attempt_that_was_still_connecting_leaves_nothing_open_after_closing() -> None:
     """Closing does not wait for look-ups that hang; a connection that they lead to later is closed at once."""
-    asked, go_on = threading.Event(), threading.Event()
+    question, go_on = threading.Event(), threading.Event()
 
     def lookup(_host: str, _port: int) -> list[str]:
-        asked.set()
+        question.set()
         go_on.wait(PATIENCE)
         return ["127.0.0.1"]
 
-    async with serve(keeps_answering(EMPTY)) as served:
-        port = served.url.rpartition(":")[2]
+    async with serve(keeps_answering(EMPTY)) as server:
+        port = server.url.rpartition(":")[2]
         try:
             async with loopback(lookup=lookup) as sender:
                 under_way = asyncio.create_task(send(sender, endpoint(f"http://hooks.example.com:{port}")))
-                await until(asked.is_set)
+                await until(question.is_set)
         finally:
             go_on.set()
         assert (await under_way).error == "connection closed while waiting for the answer"
-        assert (await send(sender, endpoint(served.url))).error == "internal error: RuntimeError"
+        assert (await send(sender, endpoint(server.url))).error == "internal error: RuntimeError"
 
 
 async def test_a_connection_that_the_network_gives_up_is_not_taken_for_our_own_timeout(
@@ -350,12 +350,12 @@ async def test_a_connection_that_the_network_gives_up_is_not_taken_for_our_own_t
         full.listen(0)
         waiting = [socket.socket() for _ in range(8)]
         try:
-            for one in waiting:
-                one.setblocking(False)  # noqa: FBT003 - positional in C
-                one.connect_ex(full.getsockname())
+            for waiter in waiting:
+                waiter.setblocking(False)  # noqa: FBT003 - positional in C
+                waiter.connect_ex(full.getsockname())
             monkeypatch.setattr(client, "_Socket", Impatient)
             outcome = await send(sender, endpoint(f"http://127.0.0.1:{full.getsockname()[1]}/", timeout=30))
         finally:
-            for one in waiting:
-                one.close()
+            for waiter in waiting:
+                waiter.close()
     assert outcome.error == "connection timed out"

@@ -28,62 +28,62 @@ async def hit(made: Limiter, identity: str = "a", scope: Scope = Scope.IP) -> Ve
 
 async def test_the_request_after_the_last_allowed_one_is_refused_and_told_when_to_come_back(clock: Seconds) -> None:
     """Three requests pass, counting down; the fourth is refused until the first is a minute old."""
-    made = limiter(clock)
-    seen = []
+    counters = limiter(clock)
+    answers = []
     for _ in range(3):
-        seen.append(await hit(made))
+        answers.append(await hit(counters))
         clock.now += 10
-    assert [verdict.remaining for verdict in seen] == [2, 1, 0]
-    assert all(verdict.allowed for verdict in seen)
-    refused = await hit(made)
-    assert (refused.allowed, refused.remaining, refused.limit) == (False, 0, 3)
-    assert refused.reset == 1_000_060
-    assert refused.retry_after == 30
-    assert refused.refusal().headers == {"Retry-After": "30"}
+    assert [verdict.remaining for verdict in answers] == [2, 1, 0]
+    assert all(verdict.allowed for verdict in answers)
+    refusals = await hit(counters)
+    assert (refusals.allowed, refusals.remaining, refusals.limit) == (False, 0, 3)
+    assert refusals.reset == 1_000_060
+    assert refusals.retry_after == 30
+    assert refusals.refusal().headers == {"Retry-After": "30"}
 
 
 async def test_a_client_that_comes_back_when_told_is_let_in(clock: Seconds) -> None:
     """Retry-After is exact to the second, also at fractions of a second."""
-    made = limiter(clock, ip=1)
+    counters = limiter(clock, ip=1)
     clock.now += 0.4
-    await hit(made)
+    await hit(counters)
     clock.now += 20.3
-    refused = await hit(made)
-    clock.now += refused.retry_after
-    assert (await hit(made)).allowed
+    refusal = await hit(counters)
+    clock.now += refusal.retry_after
+    assert (await hit(counters)).allowed
 
 
 async def test_no_minute_whatever_its_start_lets_more_than_the_limit_pass(clock: Seconds) -> None:
     """A fixed window would allow twice as many requests around the start of a minute."""
-    made = limiter(clock, ip=10)
-    passed = []
+    counters = limiter(clock, ip=10)
+    passes = []
     clock.now += 55
     for _ in range(60):
-        if (await hit(made)).allowed:
-            passed.append(clock.now)
+        if (await hit(counters)).allowed:
+            passes.append(clock.now)
         clock.now += 1.5
-    assert passed
-    assert all(sum(start <= at < start + 60 for at in passed) <= 10 for start in passed)
+    assert passes
+    assert all(sum(start <= at < start + 60 for at in passes) <= 10 for start in passes)
 
 
 async def test_refused_requests_do_not_count(clock: Seconds) -> None:
     """A client that keeps trying is allowed when its oldest request is a minute old."""
-    made = limiter(clock, ip=1)
-    assert (await hit(made)).allowed
+    counters = limiter(clock, ip=1)
+    assert (await hit(counters)).allowed
     for _ in range(59):
         clock.now += 1
-        assert not (await hit(made)).allowed
+        assert not (await hit(counters)).allowed
     clock.now += 1.001
-    assert (await hit(made)).allowed
+    assert (await hit(counters)).allowed
 
 
 async def test_identities_and_scopes_are_counted_apart(clock: Seconds) -> None:
     """Another address and an organization of the same name are not counted."""
-    made = limiter(clock, ip=1, organization=1)
-    assert (await hit(made, "a")).allowed
-    assert (await hit(made, "b")).allowed
-    assert (await hit(made, "a", Scope.ORGANIZATION)).allowed
-    assert not (await hit(made, "a")).allowed
+    counters = limiter(clock, ip=1, organization=1)
+    assert (await hit(counters, "a")).allowed
+    assert (await hit(counters, "b")).allowed
+    assert (await hit(counters, "a", Scope.ORGANIZATION)).allowed
+    assert not (await hit(counters, "a")).allowed
 
 
 async def test_a_limit_of_zero_is_lifted(clock: Seconds) -> None:

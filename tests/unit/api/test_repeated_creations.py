@@ -21,8 +21,8 @@ WANTED = WebhookCreation("acme", "billing", WebhookRequest(url="https://example.
 @pytest.fixture
 def services() -> Services:
     """Return the services of an API with an empty view and a fixed clock."""
-    settings, nothing = ApiSettings(), cast("Any", None)
-    return Services(settings, View(), nothing, nothing, Limiter(settings), nothing, now=lambda: NOW)
+    settings, placeholder = ApiSettings(), cast("Any", None)
+    return Services(settings, View(), placeholder, placeholder, Limiter(settings), placeholder, now=lambda: NOW)
 
 
 def put(services: Services, name: str, created: datetime) -> dict[str, Any]:
@@ -36,20 +36,20 @@ def put(services: Services, name: str, created: datetime) -> dict[str, Any]:
         "annotations": {REQUEST_ANNOTATION: WANTED.digest()},
     }
     spec = {"projectRef": {"name": "billing"}, "url": "https://example.com", "events": ["opened"]}
-    made = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "metadata": metadata, "spec": spec}
-    services.view.endpoints.put(made)
-    return made
+    body = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "metadata": metadata, "spec": spec}
+    services.view.endpoints.put(body)
+    return body
 
 
 def test_the_younger_object_is_found_after_the_older_one_was_deleted(services: Services) -> None:
     """The second object of a key has another name; without the first one it is still the one of this key."""
     old, _ = webhook_creation._name(services, WANTED, "signup-17")
     first = put(services, old, NOW - timedelta(days=2))
-    young, known = webhook_creation._name(services, WANTED, "signup-17")
+    young, name = webhook_creation._name(services, WANTED, "signup-17")
     assert young != old
-    assert known is None
+    assert name is None
     put(services, young, NOW)
     services.view.endpoints.remove(first)
-    found, known = webhook_creation._name(services, WANTED, "signup-17")
-    assert found == young
-    assert known is not None
+    older, name = webhook_creation._name(services, WANTED, "signup-17")
+    assert older == young
+    assert name is not None

@@ -44,9 +44,9 @@ def services_with(
     operator: Operator, wait: float, changes: dict[str, Any] | None = None
 ) -> tuple[Services, EndpointRecord]:
     """Return services whose view has one settled endpoint, changed by a merge patch, and the endpoint."""
-    settings, nothing, view = ApiSettings(create_timeout=wait), cast("Any", None), View()
+    settings, placeholder, view = ApiSettings(create_timeout=wait), cast("Any", None), View()
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1}
-    written = {
+    resource = {
         "apiVersion": "hookwright.dev/v1alpha1",
         "kind": "WebhookEndpoint",
         "metadata": {"name": "orders", "namespace": "acme", "uid": "u", "resourceVersion": "1", "generation": 1},
@@ -57,11 +57,11 @@ def services_with(
             "conditions": [{**ready, "lastTransitionTime": "2026-01-31T12:00:00Z"}],
         },
     }
-    record = view.endpoints.put(merged(written, changes or {}))
+    record = view.endpoints.put(merged(resource, changes or {}))
     assert record is not None
     client = cast("OperatorClient", operator)
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    return Services(settings, view, nothing, client, Limiter(settings), nothing, now=lambda: now), record
+    return Services(settings, view, placeholder, client, Limiter(settings), placeholder, now=lambda: now), record
 
 
 async def test_the_delays_grow_to_a_second() -> None:
@@ -98,9 +98,9 @@ async def test_a_repeated_request_shows_no_later_secret(changes: dict[str, Any])
     """A creation shows only the first secret, and a rotation only its own."""
     operator = Operator(NEW if not changes else FIRST, NEW)
     services, record = services_with(operator, 5, changes)
-    with pytest.raises(ProblemError, match="was replaced") as refused:
+    with pytest.raises(ProblemError, match="was replaced") as error:
         await register(services, Created(record, is_new=False, repeatable=True))
-    assert refused.value.status == 409
+    assert error.value.status == 409
     with pytest.raises(ProblemError, match="was replaced"):
         await webhook_secrets._made(services, record.identity, 1)
 
@@ -128,7 +128,7 @@ async def test_few_requests_ask_for_a_secret_that_is_late(
     """Within 0.6 s there are requests after 0, 0.1 and 0.3 s, and none after the deadline; before, there were six."""
     operator = Operator()
     services, record = services_with(operator, 0.6)
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         await wait(services, record)
-    assert refused.value.status == 503
+    assert error.value.status == 503
     assert 1 <= operator.requests <= 3

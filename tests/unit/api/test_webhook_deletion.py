@@ -27,11 +27,11 @@ class ApiServer(KubernetesClient):
     async def _request(self, method: str, path: str, *, body: Object | None = None, **_: Any) -> Object:
         assert path.endswith("/namespaces/acme/webhookendpoints/orders")
         if method == "GET":
-            shown = self._object()
+            view = self._object()
             if self._writers:
                 self._managers.append(self._writers.pop(0))
                 self._version += 1
-            return shown
+            return view
         if (body or {})["preconditions"] != {"uid": "u", "resourceVersion": str(self._version)}:
             self.refused += 1
             raise KubeError("conflict", status=409)
@@ -52,8 +52,8 @@ class ApiServer(KubernetesClient):
 
 def services_with(server: ApiServer) -> Services:
     """Return services that write to an API server."""
-    settings, nothing = ApiSettings(), cast("Any", None)
-    return Services(settings, View(), server, nothing, Limiter(settings), nothing)
+    settings, placeholder = ApiSettings(), cast("Any", None)
+    return Services(settings, View(), server, placeholder, Limiter(settings), placeholder)
 
 
 ORDERS = Identity("acme", "orders", "u", 1, datetime(2026, 1, 31, 12, tzinfo=UTC), deleting=False, declared_by="")
@@ -69,14 +69,14 @@ async def test_a_deletion_is_repeated_after_another_write() -> None:
 async def test_an_endpoint_that_is_declared_during_its_deletion_stays() -> None:
     """Its new owner, such as GitOps, decides about it."""
     server = ApiServer("argocd")
-    with pytest.raises(ProblemError, match='"argocd" owns its spec') as refused:
+    with pytest.raises(ProblemError, match='"argocd" owns its spec') as error:
         await delete(services_with(server), ORDERS)
-    assert (refused.value.status, server.refused, server.is_deleted) == (409, 1, False)
+    assert (error.value.status, server.refused, server.is_deleted) == (409, 1, False)
 
 
 async def test_an_endpoint_that_always_changes_is_not_deleted() -> None:
     """The client repeats the request."""
     server = ApiServer(*["hookwright-api"] * 9)
-    with pytest.raises(ProblemError, match="changes too often") as refused:
+    with pytest.raises(ProblemError, match="changes too often") as error:
         await delete(services_with(server), ORDERS)
-    assert (refused.value.status, server.is_deleted) == (409, False)
+    assert (error.value.status, server.is_deleted) == (409, False)

@@ -142,11 +142,11 @@ def test_the_digest_of_an_earlier_version_stays() -> None:
 
     assert digest() == "1e52c38b7a83b9192dc913bf91b1020c57e9508117a9d62b0aeb6fa6959bd08f"
     assert digest(enabled=True, headers={}, labels={}, timeout="15s", rate_limit=None) == digest()
-    others: list[dict[str, Any]] = [
+    patches: list[dict[str, Any]] = [
         {"enabled": False}, {"description": "a"}, {"headers": {"X-A": "a"}}, {"timeout": "5s"}, {"max_in_flight": 1},
         {"rate_limit": {"per_minute": 5}}, {"format": "cloudevents"}, {"labels": {"team": "a"}},
     ]  # fmt: skip
-    assert len({digest(), *(digest(**more) for more in others)}) == len(others) + 1
+    assert len({digest(), *(digest(**more) for more in patches)}) == len(patches) + 1
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_the_digest_of_an_earlier_version_stays() -> None:
 )
 def test_a_bad_webhook_is_refused_at_its_field(more: dict[str, Any], place: str, message: str) -> None:
     """The bounds are those of the WebhookEndpoint's spec."""
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as refusal:
         WebhookRequest.model_validate({**BODY, **more})
-    error = refused.value.errors()[0]
+    error = refusal.value.errors()[0]
     assert ".".join(map(str, error["loc"])) == place
     assert message in error["msg"]
 
@@ -226,9 +226,9 @@ def test_the_owner_of_a_spec(found: dict[str, Any], owner: str | None) -> None:
     if owner is None:
         refuse_declared(found)
     else:
-        with pytest.raises(ProblemError, match=owner) as refused:
+        with pytest.raises(ProblemError, match=owner) as error:
             refuse_declared(found)
-        assert refused.value.status == 409
+        assert error.value.status == 409
 
 
 def meta(**changes: Any) -> ObjectMeta:
@@ -273,36 +273,36 @@ def test_a_change_of_the_status_alone_keeps_an_etag_valid() -> None:
 )
 def test_an_etag_of_another_state_is_412(header: str, state: ObjectMeta) -> None:
     """A weak ETag never matches (RFC 9110, 13.1.1)."""
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         check_etag(header, state)
-    assert refused.value.status == 412
+    assert error.value.status == 412
 
 
 @pytest.mark.parametrize("header", ["7", "", '"7', "'7'", '"7" "8"', '"7\n"', "null"])
 def test_a_header_without_an_etag_is_422(header: str) -> None:
     """The fault names the header and the correct form."""
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         check_etag(header, meta())
-    assert (refused.value.status, refused.value.errors[0].field) == (422, "If-Match")
+    assert (error.value.status, error.value.errors[0].field) == (422, "If-Match")
 
 
 def test_an_if_match_with_many_etags_costs_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header of 64 KiB is refused; before, each of its 10,000 ETags computed the digest of the webhook again."""
-    made: list[ObjectMeta] = []
+    creations: list[ObjectMeta] = []
     digest = webhook_document._settings_digest
 
     def counted(meta: ObjectMeta) -> str:
-        made.append(meta)
+        creations.append(meta)
         return digest(meta)
 
     monkeypatch.setattr(webhook_document, "_settings_digest", counted)
     meta = ObjectMeta(name="orders", uid="uid", resourceVersion="7", generation=1)
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         check_etag(", ".join(['"1.a"'] * 140), meta)
-    assert (refused.value.status, len(made)) == (412, 1)
-    with pytest.raises(ProblemError) as refused:
+    assert (error.value.status, len(creations)) == (412, 1)
+    with pytest.raises(ProblemError) as error:
         check_etag(",".join(['"1.a"'] * 10_000), meta)
-    assert (refused.value.status, len(made)) == (422, 1)
+    assert (error.value.status, len(creations)) == (422, 1)
 
 
 TARGET: dict[str, Any] = {"url": "https://Hooks.example.com/a", "pull": None}
@@ -340,20 +340,20 @@ def test_header_values_do_not_follow_a_change_of_the_target(patch: dict[str, Any
     if missing is None:
         refuse_header_moves(before, fields)
         return
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         refuse_header_moves(before, fields)
-    (fault,) = refused.value.errors
-    assert (refused.value.status, fault.field) == (422, "headers")
+    (fault,) = error.value.errors
+    assert (error.value.status, fault.field) == (422, "headers")
     assert f"the values of {missing} again" in fault.message
-    assert "secret" not in str(refused.value.body())
+    assert "secret" not in str(error.value.body())
 
 
 def test_header_values_do_not_leave_an_endpoint_with_pull() -> None:
     """A change from pull to a url needs each header; another lease does not, nor an endpoint without headers."""
     before = {**BODY, **TO_PULL, "headers": {"X-Key": "secret"}}
-    with pytest.raises(ProblemError, match="not valid") as refused:
+    with pytest.raises(ProblemError, match="not valid") as error:
         refuse_header_moves(before, {"url": "https://hooks.example.com", "pull": None})
-    assert "from pull to url" in refused.value.errors[0].message
+    assert "from pull to url" in error.value.errors[0].message
     refuse_header_moves(before, {"pull": {"lease": "1m"}})
     refuse_header_moves({**before, "headers": {}}, {"url": "https://hooks.example.com", "pull": None})
 
@@ -384,10 +384,10 @@ class RacingServer:
 
 async def test_a_header_that_is_set_during_a_change_of_the_target_does_not_follow() -> None:
     """The write needs the state that was checked, so the repeated check sees the header."""
-    settings, nothing, server = ApiSettings(), cast("Any", None), RacingServer()
-    services = Services(settings, View(), cast("Any", server), nothing, Limiter(settings), nothing)
+    settings, placeholder, server = ApiSettings(), cast("Any", None), RacingServer()
+    services = Services(settings, View(), cast("Any", server), placeholder, Limiter(settings), placeholder)
     identity = EndpointRecord.of(server.live).identity
-    with pytest.raises(ProblemError) as refused:
+    with pytest.raises(ProblemError) as error:
         await change(services, identity, WebhookPatch(url="https://evil.example"), None)
-    assert refused.value.errors[0].field == "headers"
+    assert error.value.errors[0].field == "headers"
     assert server.live["spec"]["url"] == BODY["url"]

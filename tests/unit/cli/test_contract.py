@@ -46,9 +46,9 @@ def test_the_file_is_what_the_contract_generates() -> None:
 def test_a_kubeconfig_shows_the_document_of_v1(fields: dict[str, Any], status: dict[str, Any]) -> None:
     """Scripts read the same fields in the same order through both ways."""
     spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **fields}
-    written = {"metadata": META, "spec": spec, "status": status}
-    expected = from_json(to_json(endpoint_detail(read(WebhookEndpoint, written)[0])))
-    document = endpoint_document(written)
+    resource = {"metadata": META, "spec": spec, "status": status}
+    expected = from_json(to_json(endpoint_detail(read(WebhookEndpoint, resource)[0])))
+    document = endpoint_document(resource)
     assert document == expected
     assert list(document) == list(expected)
 

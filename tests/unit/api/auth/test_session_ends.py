@@ -31,7 +31,7 @@ class ApiServer(KubernetesClient):
 
 async def test_many_logouts_with_one_token_write_once() -> None:
     """All are admitted before the first one is stored; the others find the session ended and leave the queue."""
-    settings, nothing, view = ApiSettings(users_namespace="sys"), cast("Any", None), View()
+    settings, placeholder, view = ApiSettings(users_namespace="sys"), cast("Any", None), View()
     put_user(view, "h1", 1)
     put_session_keys(view, 1)
     put_ends(view, 2)
@@ -39,7 +39,7 @@ async def test_many_logouts_with_one_token_write_once() -> None:
     session = read_token(view, token, NOW, TTL)
     assert session is not None
     server = ApiServer()
-    services = Services(settings, view, server, nothing, Limiter(settings), nothing, now=lambda: NOW)
+    services = Services(settings, view, server, placeholder, Limiter(settings), placeholder, now=lambda: NOW)
     await asyncio.gather(*(end_sessions(services, session) for _ in range(100)))
     assert server.writes == 1
     assert read_token(view, token, NOW, TTL) is None

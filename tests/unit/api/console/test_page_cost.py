@@ -48,9 +48,9 @@ def filled(endpoints: int) -> View:
 
 def visit_of(view: View, query: bytes) -> Visit:
     """Return the visit of a viewer for the page of the project."""
-    settings, nothing = ApiSettings(), cast("Any", None)
+    settings, placeholder = ApiSettings(), cast("Any", None)
     app = assemble(settings)
-    app.state.services = Services(settings, view, nothing, nothing, Limiter(settings), nothing)
+    app.state.services = Services(settings, view, placeholder, placeholder, Limiter(settings), placeholder)
     identity = Identity("hookwright-system", "user-1", "u", 1, NOW, deleting=False, declared_by="")
     user = UserRecord(identity, "ada@example.com", "acme", "", UserRole.VIEWER)
     caller = Caller("acme", session=Session(user, NOW, 0))

@@ -41,8 +41,8 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 def services_with(view: View, **settings: Any) -> Services:
     """Return services with a view and a fixed clock."""
-    chosen, nothing = ApiSettings(**settings), cast("Any", None)
-    return Services(chosen, view, nothing, nothing, Limiter(chosen), nothing, now=lambda: NOW)
+    settings_of, placeholder = ApiSettings(**settings), cast("Any", None)
+    return Services(settings_of, view, placeholder, placeholder, Limiter(settings_of), placeholder, now=lambda: NOW)
 
 
 def request(services: Services, cookie: str = "") -> Request:
@@ -79,11 +79,11 @@ def test_another_host_of_the_domain_cannot_set_a_secure_session(
     assert user is not None
     token, ends = issue_token(view, user, now=NOW, ttl=timedelta(hours=1))
 
-    stored, removed = Response(), Response()
-    set_session(request(services), stored, token, ends.isoformat())
-    assert stored.headers["set-cookie"] == f"{name}={token}; HttpOnly; Max-Age=3600{attributes}"
-    remove_session(request(services), removed)
-    assert removed.headers["set-cookie"].startswith(f'{name}="";')
-    assert removed.headers["set-cookie"].endswith(attributes)
+    first, second = Response(), Response()
+    set_session(request(services), first, token, ends.isoformat())
+    assert first.headers["set-cookie"] == f"{name}={token}; HttpOnly; Max-Age=3600{attributes}"
+    remove_session(request(services), second)
+    assert second.headers["set-cookie"].startswith(f'{name}="";')
+    assert second.headers["set-cookie"].endswith(attributes)
     assert caller_in(request(services, f"{name}={token}")) is not None
     assert caller_in(request(services, f"{other}={token}")) is None

@@ -27,26 +27,26 @@ class ReadyView(View):
 @pytest.fixture(scope="module")
 def assembled() -> FastAPI:
     """Return the application, with a route that fails."""
-    made = assemble(ApiSettings())
+    new_app = assemble(ApiSettings())
 
-    @made.get("/v1/broken")
+    @new_app.get("/v1/broken")
     async def broken() -> None:
         raise RuntimeError("the secret is whsec_abc")
 
-    return made
+    return new_app
 
 
 @pytest.fixture
 def app(assembled: FastAPI) -> FastAPI:
     """Return the application with new services, which have counted no request."""
-    settings, nothing = ApiSettings(), cast("Any", None)
+    settings, placeholder = ApiSettings(), cast("Any", None)
     assembled.state.services = Services(
         settings=settings,
         view=ReadyView(),
-        kube=nothing,
-        operator=nothing,
+        kube=placeholder,
+        operator=placeholder,
         limiter=Limiter(settings),
-        key_use=nothing,
+        key_use=placeholder,
         now=lambda: datetime.now(UTC),
     )
     return assembled
@@ -71,8 +71,8 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
     assert "whsec" not in answer.text
     assert "RuntimeError" not in answer.text
     assert problem["trace_id"] in problem["detail"]
-    logged = capsys.readouterr()
-    assert problem["trace_id"] in logged.out + logged.err
+    output = capsys.readouterr()
+    assert problem["trace_id"] in output.out + output.err
 
 
 async def test_a_refusal_by_the_limit_of_an_address_has_its_route_in_the_metrics(client: httpx.AsyncClient) -> None:
@@ -89,9 +89,9 @@ async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.Asy
     for path in ("/v1/broken", "/v1/webhooks", "/nowhere"):
         answer = await client.get(path, headers={"X-Request-Id": "support-case-7"})
         assert answer.headers["x-request-id"] == "support-case-7"
-    drawn = [(await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)]
-    assert len(set(drawn)) == 2
-    assert all(len(one) == 32 for one in drawn)
+    request_ids = [(await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)]
+    assert len(set(request_ids)) == 2
+    assert all(len(request_id) == 32 for request_id in request_ids)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ async def test_the_frameworks_refusals_are_problem_documents_too(
 async def test_head_answers_like_get_without_a_body(client: httpx.AsyncClient) -> None:
     """Status and headers are those of GET; a path without GET refuses HEAD."""
     for path, status in (("/openapi.json", 200), ("/docs", 200), ("/v1/webhooks", 401), ("/v1/events", 405)):
-        got, head = await client.get(path), await client.head(path)
+        answer, head = await client.get(path), await client.head(path)
         assert (head.status_code, head.content) == (status, b"")
         for name in ("content-type", "content-length", "ratelimit-policy"):
-            assert head.headers[name] == got.headers[name]
+            assert head.headers[name] == answer.headers[name]
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ def test_the_exported_openapi_document_is_current() -> None:
 def test_every_route_declares_its_permission(app: FastAPI) -> None:
     """A route without a declaration cannot be created, and only the description and its page are outside of /v1."""
     every = [route for router in routers() for route in router.routes]
-    guarded = [route for route in every if isinstance(route, GuardedRoute)]
-    assert guarded == every
-    assert [route.path for route in guarded if route.permission.open] == ["/v1/auth/login"]
-    others = {path for route in app.routes if not (path := getattr(route, "path", "")).startswith("/console")} - {""}
-    assert others == {"/openapi.json", "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/broken"}
+    guarded_routes = [route for route in every if isinstance(route, GuardedRoute)]
+    assert guarded_routes == every
+    assert [route.path for route in guarded_routes if route.permission.open] == ["/v1/auth/login"]
+    paths = {path for route in app.routes if not (path := getattr(route, "path", "")).startswith("/console")} - {""}
+    assert paths == {"/openapi.json", "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/broken"}
     undeclared = APIRouter(route_class=GuardedRoute)
     with pytest.raises(TypeError, match="declare the permission of endpoint with @needs"):
 
@@ -197,11 +197,11 @@ def test_every_route_declares_its_permission(app: FastAPI) -> None:
 def test_the_description_shows_the_role_and_the_scope_of_each_operation(app: FastAPI) -> None:
     """Extensions name them, and the 403 repeats them in words."""
     paths = app.openapi()["paths"]
-    listed, made = paths["/v1/webhooks"]["get"], paths["/v1/projects/{project}/keys"]["post"]
-    assert (listed["x-required-scope"], listed["x-required-role"]) == ("read", "viewer")
-    assert made["x-required-role"] == "admin"
-    assert "x-required-scope" not in made
-    forbidden = listed["responses"]["403"]["description"]
+    list_operation, create_operation = paths["/v1/webhooks"]["get"], paths["/v1/projects/{project}/keys"]["post"]
+    assert (list_operation["x-required-scope"], list_operation["x-required-role"]) == ("read", "viewer")
+    assert create_operation["x-required-role"] == "admin"
+    assert "x-required-scope" not in create_operation
+    forbidden = list_operation["responses"]["403"]["description"]
     assert forbidden == "The key lacks the scope read, or the session's user lacks the role viewer."
 
 

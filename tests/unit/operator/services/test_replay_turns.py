@@ -27,8 +27,8 @@ def test_a_replay_that_has_ended_takes_no_turn() -> None:
     running = [replay(number, "large") for number in range(4)]
     turns = ReplayTurns(2)
     turns.choose(running, lambda one: one.endpoint_uid)
-    chosen = turns.choose([running[0], running[3]], lambda one: one.endpoint_uid)
-    assert [one.id for one in chosen["large"]] == ["rec_03", "rec_00"]
+    choice = turns.choose([running[0], running[3]], lambda one: one.endpoint_uid)
+    assert [one.id for one in choice["large"]] == ["rec_03", "rec_00"]
     assert turns.choose([], lambda one: one.endpoint_uid) == {}
 
 

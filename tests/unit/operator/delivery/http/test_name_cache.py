@@ -12,50 +12,50 @@ GONE = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 def found(*addresses: str, took: float = 0.01) -> NameEntry:
     """Return the entry of a name that was found at second 100."""
-    known = NameEntry()
-    known.found(list(addresses), 100.0, took)
-    return known
+    entry = NameEntry()
+    entry.found(list(addresses), 100.0, took)
+    return entry
 
 
 def test_an_answer_is_fresh_then_served_while_renewed_then_waited_for() -> None:
     """Each age of an answer has one treatment."""
-    known = found("192.0.2.1")
-    assert not known.due(100 + FRESH - 1)
-    assert known.due(100 + FRESH)
-    assert known.usable(100 + RENEWAL - 1, RENEWAL)
-    assert not known.usable(100 + RENEWAL, RENEWAL)
-    assert known.usable(100 + FALLBACK - 1, FALLBACK)
+    entry = found("192.0.2.1")
+    assert not entry.due(100 + FRESH - 1)
+    assert entry.due(100 + FRESH)
+    assert entry.usable(100 + RENEWAL - 1, RENEWAL)
+    assert not entry.usable(100 + RENEWAL, RENEWAL)
+    assert entry.usable(100 + FALLBACK - 1, FALLBACK)
 
 
 def test_an_answer_survives_a_failure_for_now_and_no_further_than_its_age() -> None:
     """If a name server is unavailable for a minute, attempts at known names continue."""
-    known = found("192.0.2.1")
-    known.failed(AGAIN, 200.0, 0.01)
-    assert known.take(201.0) == ["192.0.2.1"]
-    with pytest.raises(OSError, match=r"(?i)name") as refused:
-        known.take(100.0 + FALLBACK)
-    assert refused.value.errno == socket.EAI_AGAIN
+    entry = found("192.0.2.1")
+    entry.failed(AGAIN, 200.0, 0.01)
+    assert entry.take(201.0) == ["192.0.2.1"]
+    with pytest.raises(OSError, match=r"(?i)name") as error:
+        entry.take(100.0 + FALLBACK)
+    assert error.value.errno == socket.EAI_AGAIN
 
 
 def test_a_name_that_is_gone_is_forgotten_at_once() -> None:
     """The old address may belong to another host by now."""
-    known = found("192.0.2.1")
-    known.failed(GONE, 120.0, 0.01)
-    with pytest.raises(OSError, match=r"(?i)name") as refused:
-        known.take(121.0)
-    assert refused.value.errno == socket.EAI_NONAME
+    entry = found("192.0.2.1")
+    entry.failed(GONE, 120.0, 0.01)
+    with pytest.raises(OSError, match=r"(?i)name") as error:
+        entry.take(121.0)
+    assert error.value.errno == socket.EAI_NONAME
 
 
 def test_failures_in_a_row_are_remembered_longer_each_time_up_to_a_minute() -> None:
     """An answer resets the pause."""
-    known, pauses = NameEntry(), []
+    entry, pauses = NameEntry(), []
     for _ in range(8):
-        known.failed(AGAIN, 100.0, 0.01)
-        pauses.append(known.next_at - 100)
+        entry.failed(AGAIN, 100.0, 0.01)
+        pauses.append(entry.next_at - 100)
     assert pauses == [2, 4, 8, 16, 32, 60, 60, 60]
-    known.found(["192.0.2.1"], 100.0, 0.01)
-    known.failed(AGAIN, 100.0, 0.01)
-    assert known.next_at == 102
+    entry.found(["192.0.2.1"], 100.0, 0.01)
+    entry.failed(AGAIN, 100.0, 0.01)
+    assert entry.next_at == 102
 
 
 @pytest.mark.parametrize("took", [5.0, 10.0, 100.0])
@@ -68,7 +68,7 @@ def test_a_slow_name_is_looked_up_rarely(took: float) -> None:
 
 def test_addresses_take_turns_and_are_bounded() -> None:
     """An answer with a thousand addresses costs no more memory than sixteen."""
-    known = found(*(f"192.0.2.{number}" for number in range(200)))
-    firsts = [known.take(100.0)[0] for _ in range(17)]
+    entry = found(*(f"192.0.2.{number}" for number in range(200)))
+    firsts = [entry.take(100.0)[0] for _ in range(17)]
     assert firsts == [f"192.0.2.{number % 16}" for number in range(17)]
-    assert len(known.take(100.0)) == 16
+    assert len(entry.take(100.0)) == 16
