@@ -88,9 +88,9 @@ async def test_a_replay_sends_what_an_endpoint_missed_and_nothing_else(store: St
     assert (job.total, job.choice) == (2, DELIVERED)
     # One delivery of "orders" is still claimed, so it is not sent by the replay's claims.
     assert set(await completed(store)) == {without_subscriber.id, for_another.id}
-    result = await store.replay("rec_1")
-    assert result is not None
-    assert (result.state, result.done) == (ReplayState.COMPLETED, 2)
+    progress = await store.replay("rec_1")
+    assert progress is not None
+    assert (progress.state, progress.done) == (ReplayState.COMPLETED, 2)
     assert await store.chosen_replays.count(wanted(clock, since=then)) == (0, True)
     counts = (await store.read(read_sql.counts))["orders"]
     assert (counts.pending, counts.delivered, counts.failed) == (1, 2, 1)

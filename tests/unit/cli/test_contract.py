@@ -10,8 +10,7 @@ from pydantic_core import from_json, to_json
 from hookwright_api.webhook_document import endpoint_detail, spec_of
 from hookwright_cli.command_errors import CommandError
 from hookwright_cli.command_line import app
-from hookwright_cli.commands.endpoint_commands import described
-from hookwright_cli.commands.endpoint_options import merge_patch
+from hookwright_cli.commands.endpoint_commands import described, merge_patch
 from hookwright_cli.contract import ENDPOINT_FIELDS
 from hookwright_cli.terminal.columns import ENDPOINTS
 from hookwright_cli.terminal.screen import Screen
