@@ -82,13 +82,13 @@ def find_go(subject: str, environ: Mapping[str, str]) -> str:
 
 def build_with_go(subject: str, source: Path, target: Path, *options: str, environ: Mapping[str, str]) -> None:
     """Build a Go program, with the number of compiled packages shown; raises `ToolError` if that fails."""
-    argv = [find_go(subject, environ), "build", "-C", source, "-v", "-trimpath", "-buildvcs=false", "-o", target]
+    argv: list[str | Path] = [find_go(subject, environ), "build", "-C", source, "-v", "-trimpath", "-buildvcs=false"]
     with (
         tempfile.TemporaryDirectory(prefix="hookwright-build-") as folder,
         progress(f"building {subject}, some minutes the first time") as show,
         ChildProcess.start(
             "go build",
-            [*argv, *options],
+            [*argv, "-o", target, *options],
             log=Path(folder) / "build.log",
             env={**environ, "CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""},
         ) as compiler,

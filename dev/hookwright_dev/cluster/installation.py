@@ -50,8 +50,6 @@ def service_account_kubeconfig(
 class _Process:
     """A process of an installation that can be started, stopped, and started again on the same ports."""
 
-    __slots__ = ()
-
     name: ClassVar[str]
     folder: Path
     command: Sequence[str]
