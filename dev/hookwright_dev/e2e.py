@@ -50,10 +50,6 @@ Environment = Mapping[str, str]
 """Variables of the suite that name the cluster."""
 
 
-class E2eError(DevError):
-    """A missing cluster for the end-to-end suite; the message names the missing part."""
-
-
 # ------------------------------------------------------------------------------------------ kind
 
 
@@ -61,13 +57,13 @@ class E2eError(DevError):
 def kind_cluster() -> Iterator[Environment]:
     """Run a kind cluster with the image, and a PostgreSQL container that its pods reach. Needs Docker and Go.
 
-    Raises `E2eError` if Docker does not answer.
+    Raises `DevError` if Docker does not answer.
     """
     if (
         shutil.which("docker") is None
         or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
     ):
-        raise E2eError("kind needs a Docker engine, and `docker info` does not answer; start Docker, or use `make e2e`")
+        raise DevError("kind needs a Docker engine, and `docker info` does not answer; start Docker, or use `make e2e`")
     kind = acquire_tool(KIND)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hookwright-kind-")))
@@ -109,16 +105,16 @@ def node_cluster(commands: Path) -> Iterator[Environment]:
         commands: the folder with ``up``, ``base-image``, ``image`` and ``down``.
 
     Raises:
-        E2eError: the folder lacks a command, a node is up already, or a command failed.
+        DevError: the folder lacks a command, a node is up already, or a command failed.
     """
     if missing := [name for name in NODE_COMMANDS if not os.access(commands / name, os.X_OK)]:
-        raise E2eError(
+        raise DevError(
             f"{commands} has no command {', '.join(missing)}: name a folder whose commands start a node (NODE=…), or an"
             f" existing cluster ({KUBECONFIG_VARIABLE}, then `make e2e`), or use `make e2e-kind`"
         )
     folder = Path(tempfile.gettempdir()) / "hookwright-node"
     if (folder / "pids").exists():
-        raise E2eError(f"a node is up in {folder} already; take it down with `{commands / 'down'}` and try again")
+        raise DevError(f"a node is up in {folder} already; take it down with `{commands / 'down'}` and try again")
     with ExitStack() as stack:
         stack.callback(_run, commands / "down", folder)
         kubeconfig = _run(commands / "up", folder).strip().splitlines()[-1]
@@ -189,7 +185,7 @@ def _run(*argv: str | Path, stdin: str = "", env: Environment | None = None) -> 
         command, input=stdin, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True, check=False
     )
     if process.returncode != 0:
-        raise E2eError(
+        raise DevError(
             f"{' '.join(command[:4])} ended with status {process.returncode}{process.stdout and ': ' + process.stdout}"
         )
     return process.stdout

@@ -44,10 +44,6 @@ _EXAMPLES: Final = {
 }
 
 
-class ReleaseError(DevError):
-    """A release that cannot be made; the message names the setting or the file."""
-
-
 @dataclass(frozen=True, slots=True)
 class Release:
     """One release.
@@ -74,16 +70,16 @@ def release_of(environ: Mapping[str, str]) -> Release:
     """Return the release of the checkout, with the names of the settings.
 
     Raises:
-        ReleaseError: a setting is missing, or versions of the checkout or of the tag differ.
+        DevError: a setting is missing, or versions of the checkout or of the tag differ.
     """
     for name, example in _EXAMPLES.items():
         if not environ.get(name):
-            raise ReleaseError(f"{name} is not set: a release needs it, such as {example}")
+            raise DevError(f"{name} is not set: a release needs it, such as {example}")
     version, tag = checkout_version(), environ.get("GITHUB_REF", "")
     if tag.startswith(_TAG) and tag != f"{_TAG}{version}":
-        raise ReleaseError(f"the tag is {tag.removeprefix('refs/tags/')}, but the version of the checkout is {version}")
+        raise DevError(f"the tag is {tag.removeprefix('refs/tags/')}, but the version of the checkout is {version}")
     if tag.startswith(_TAG) and f"\n## [{version}]" not in (ROOT / "CHANGELOG.md").read_text():
-        raise ReleaseError(f"CHANGELOG.md has no section [{version}]: name the section of this release so")
+        raise DevError(f"CHANGELOG.md has no section [{version}]: name the section of this release so")
     downloads = f"{environ['RELEASES_URL'].rstrip('/')}/v{version}"
     return Release(version, environ["IMAGE_REPOSITORY"], environ["CHART_REPOSITORY"], downloads)
 
@@ -92,14 +88,14 @@ def checkout_version() -> str:
     """Return the version that all parts of the checkout have.
 
     Raises:
-        ReleaseError: they differ.
+        DevError: they differ.
     """
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     versions = {"Chart.yaml version": chart["version"], "Chart.yaml appVersion": chart["appVersion"]}
     for path in ("pyproject.toml", "cli/pyproject.toml"):
         versions[path] = tomllib.loads((ROOT / path).read_text())["project"]["version"]
     if len(set(versions.values())) > 1:
-        raise ReleaseError(f"the versions must be the same: {versions}")
+        raise DevError(f"the versions must be the same: {versions}")
     return str(chart["version"])
 
 
@@ -132,9 +128,7 @@ def _write_chart(release: Release, folder: Path) -> None:
         values = (chart / "values.yaml").read_text()
         content, number = re.subn(r'^  repository: ""$', f"  repository: {release.image}", values, flags=re.MULTILINE)
         if number != 1:
-            raise ReleaseError(
-                'values.yaml of the chart must have one line `  repository: ""`, which is image.repository'
-            )
+            raise DevError('values.yaml of the chart must have one line `  repository: ""`, which is image.repository')
         (chart / "values.yaml").write_text(content)
         subprocess.run([acquire_tool(HELM), "package", chart, "--destination", folder], check=True, stdout=sys.stderr)
 
@@ -151,11 +145,11 @@ def publication(release: Release, folder: Path, environ: Mapping[str, str]) -> l
     """Return the commands that sign and push; the workflow has pushed the image before.
 
     Raises:
-        ReleaseError: the digest of the image or the identity of the workflow is missing.
+        DevError: the digest of the image or the identity of the workflow is missing.
     """
     for name in ("IMAGE_DIGEST", "SIGNER_IDENTITY"):
         if not environ.get(name):
-            raise ReleaseError(f"{name} is not set: the workflow sets it from the job that pushes the image")
+            raise DevError(f"{name} is not set: the workflow sets it from the job that pushes the image")
     image = f"{release.image}@{environ['IMAGE_DIGEST']}"
     signer = [
         "--certificate-oidc-issuer",

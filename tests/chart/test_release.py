@@ -12,6 +12,7 @@ from support.chart_rendering import Chart
 
 from hookwright_dev import release
 from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.errors import DevError
 
 SETTINGS = {
     "IMAGE_REPOSITORY": "registry.example.org/hooks/hookwright",
@@ -38,11 +39,9 @@ def test_a_tag_that_contradicts_the_checkout_is_refused_before_anything_is_pushe
     """The message names the setting, the versions, or the missing section; without a tag no name is needed."""
     version = release.checkout_version()
     for name in ("IMAGE_REPOSITORY", "CHART_REPOSITORY", "RELEASES_URL"):
-        with pytest.raises(release.ReleaseError, match=f"{name} is not set"):
+        with pytest.raises(DevError, match=f"{name} is not set"):
             release.release_of({**SETTINGS, name: "", "GITHUB_REF": f"refs/tags/v{version}"})
-    with pytest.raises(
-        release.ReleaseError, match=rf"the tag is v9\.9\.9, but the version of the checkout is {version}"
-    ):
+    with pytest.raises(DevError, match=rf"the tag is v9\.9\.9, but the version of the checkout is {version}"):
         release.workflow_settings({**SETTINGS, "GITHUB_REF": "refs/tags/v9.9.9"})
     untagged = release.workflow_settings({"GITHUB_REF": "refs/heads/main"})
     assert untagged == {"push": "false", "version": version, "image": "hookwright", "registry": ""}

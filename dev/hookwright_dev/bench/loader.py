@@ -27,11 +27,8 @@ class Quantiles(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    count: int
     p50: float
-    p90: float
     p99: float
-    max: float
 
 
 class Report(BaseModel):

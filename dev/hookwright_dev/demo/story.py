@@ -12,10 +12,6 @@ from rich.markup import escape
 from hookwright_dev.errors import DevError
 
 
-class ClaimError(DevError):
-    """A claim of the demo that is not true."""
-
-
 @dataclass(slots=True)
 class Story:
     """Printer to standard output, with a count of verified claims."""
@@ -45,10 +41,10 @@ class Story:
         """Print a claim that is true, or end the demo.
 
         Raises:
-            ClaimError: the claim is not true; the message has the actual value.
+            DevError: the claim is not true; the message has the actual value.
         """
         if not holds:
-            raise ClaimError(f"not so: {claim}" + (f" ({otherwise})" if otherwise else ""))
+            raise DevError(f"not so: {claim}" + (f" ({otherwise})" if otherwise else ""))
         self.verified += 1
         self.console.print(f"   [green]✓[/] {escape(claim)}")
 

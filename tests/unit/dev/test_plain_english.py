@@ -29,10 +29,6 @@ echo nobody
 
 The command tells the name.
 """
-TEMPLATE = """{{- /* The first line.
-  Nobody reads the second one. */ -}}
-name: "{{ .Values.name }}" # whoever is here
-"""
 
 
 @pytest.fixture
@@ -42,13 +38,12 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(root: Path, name: str, text: str, *, tracked: bool = True) -> None:
-    """Write a file, and add it to the index of git if it is to be tracked."""
+def write(root: Path, name: str, text: str) -> None:
+    """Write a file that git tracks."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    if tracked:
-        subprocess.run(["git", "-C", str(root), "add", "--", name], check=True)
+    subprocess.run(["git", "-C", str(root), "add", "--", name], check=True)
 
 
 def hits(root: Path) -> list[str]:
@@ -67,23 +62,6 @@ def test_code_in_markdown_is_no_prose(checkout: Path) -> None:
     write(checkout, "docs/guide.md", GUIDE)
     assert hits(checkout) == ["docs/guide.md:11"]
     assert "nobody" not in " ".join(prose.text for prose in markdown_prose(GUIDE))
-
-
-def test_comments_of_templates_are_read_over_several_lines(checkout: Path) -> None:
-    """Read both kinds of comments of a Helm template."""
-    write(checkout, "charts/app/templates/a.yaml", TEMPLATE)
-    assert hits(checkout) == ["charts/app/templates/a.yaml:2", "charts/app/templates/a.yaml:3"]
-
-
-def test_only_tracked_files_are_counted(checkout: Path) -> None:
-    """Ignore files that git does not track, deleted files and files without a reader."""
-    write(checkout, "README.md", IDIOM)
-    write(checkout, "Makefile", f"all: # {IDIOM}\n")
-    write(checkout, "data.json", IDIOM)
-    write(checkout, "new.md", IDIOM, tracked=False)
-    write(checkout, "gone.md", IDIOM)
-    (checkout / "gone.md").unlink()
-    assert hits(checkout) == ["Makefile:1", "README.md:1"]
 
 
 def test_the_bound_of_a_folder_names_the_folder(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
