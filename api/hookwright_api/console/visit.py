@@ -20,7 +20,7 @@ from hookwright_api.auth.callers import Caller, caller_of, endpoint_named
 from hookwright_api.console.form_fields import Form, faults_of
 from hookwright_api.console.navigation import console_path
 from hookwright_api.console.templating import HEADERS, NOTICES, page_of
-from hookwright_api.console.words import advice
+from hookwright_api.console.words import ADVICE
 from hookwright_api.http.request_checks import permission_of
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import EndpointRecord, ProjectRecord
@@ -176,7 +176,7 @@ class Visit:
         context = {
             "problem": problem,
             "title": TITLES.get(problem.status, "Error"),
-            "advice": advice(problem.status),
+            "advice": ADVICE.get(problem.status, ""),
         }
         answer = self._page("problem.html", problem.status, context)
         answer.headers.update(problem.headers)

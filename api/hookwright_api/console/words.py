@@ -68,7 +68,7 @@ _PULLED_CONDITIONS: Final = {
 _UNKNOWN: Final = {"Reachable": "Not tried yet"}
 """The words for the status Unknown."""
 
-_ADVICE: Final = {
+ADVICE: Final = {
     400: "Reload the page, and repeat it.",
     403: "Ask an administrator of your organization if you need this.",
     404: "It may have been deleted. Go back to the list.",
@@ -79,6 +79,7 @@ _ADVICE: Final = {
     500: "If it happens again, tell your administrator the request id below.",
     503: "Your data is safe. Wait a moment, then reload the page.",
 }
+"""What a person can do after a refusal, by its status."""
 MOST_COUNTED: Final = 10_000
 """Messages of each kind that ``/v1`` counts at most."""
 
@@ -128,11 +129,6 @@ def delivery_word(delivery: Mapping[str, Any], *, is_pulled: bool = False) -> St
     if state == "pending" and attempts and has_failed(attempts[-1]):
         word = _RETRYING
     return word._replace(sentence=_PULLED_DELIVERIES.get(state, word.sentence)) if is_pulled else word
-
-
-def advice(status: int) -> str:
-    """Return what a person can do after a refusal."""
-    return _ADVICE.get(status, "")
 
 
 def utc(moment: datetime | str) -> datetime:

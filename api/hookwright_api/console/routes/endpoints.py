@@ -139,8 +139,15 @@ async def show_statistics(visit: Visit) -> Response:
 def _form(visit: Visit, document: dict[str, Any], *, manager: str = "", etag: str = "") -> Response:
     form = visit.form or form_of(document)
     hidden_names = {name: sorted(document.get(name, ())) for name in HIDDEN_FIELDS}
-    context: dict[str, Any] = {"form": form, "fields": FIELDS, "rules": webhook_form, "hidden": hidden_names}
-    return visit.render("endpoint_form.html", **context, manager=manager, etag=etag)
+    return visit.render(
+        "endpoint_form.html",
+        form=form,
+        fields=FIELDS,
+        rules=webhook_form,
+        hidden=hidden_names,
+        manager=manager,
+        etag=etag,
+    )
 
 
 @page(_NEW, permission=MANAGE)
