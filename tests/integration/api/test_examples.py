@@ -108,7 +108,9 @@ def story(acme: Organization, client: httpx.Client, receiver: Received) -> Story
 
 def test_answers_have_the_fields_and_headers_of_the_description(story: Story) -> None:
     """Each recorded example has the field names of the same answer today; ETag and Location are sent as described."""
-    recorded_fields = {name: fields for name, fields in json.loads(EXAMPLES.read_text()).items() if not isinstance(fields, str)}
+    recorded_fields = {
+        name: fields for name, fields in json.loads(EXAMPLES.read_text()).items() if not isinstance(fields, str)
+    }
     assert recorded_fields.keys() == story.answers.keys()
     for name, example in recorded_fields.items():
         assert set(_fields(example)) == set(_fields(story.answers[name].json())), name

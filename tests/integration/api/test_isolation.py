@@ -116,7 +116,8 @@ def _world(acme: Organization, rival: Organization, client: httpx.Client, receiv
         **scoped,
     }
     eventually(
-        lambda: client.get("/v1/webhooks", headers=dict(creation.credentials["expired key"])).status_code == 401, "expired"
+        lambda: client.get("/v1/webhooks", headers=dict(creation.credentials["expired key"])).status_code == 401,
+        "expired",
     )
     return creation
 

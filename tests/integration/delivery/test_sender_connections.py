@@ -27,7 +27,11 @@ async def until_unusable(sender: Sender) -> None:
     """Wait until no idle connection may be used again."""
     pool = sender._client
     assert pool is not None
-    await until(lambda: not any(connection.reusable for connections in pool._idle._by_origin.values() for connection in connections))
+    await until(
+        lambda: (
+            not any(connection.reusable for connections in pool._idle._by_origin.values() for connection in connections)
+        )
+    )
 
 
 async def test_the_bytes_of_a_request_are_as_promised(sender: Sender) -> None:

@@ -89,7 +89,9 @@ async def test_the_id_of_a_request_is_the_callers_or_a_new_one(client: httpx.Asy
     for path in ("/v1/broken", "/v1/webhooks", "/nowhere"):
         answer = await client.get(path, headers={"X-Request-Id": "support-case-7"})
         assert answer.headers["x-request-id"] == "support-case-7"
-    request_ids = [(await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)]
+    request_ids = [
+        (await client.get("/nowhere", headers={"X-Request-Id": "a b"})).headers["x-request-id"] for _ in range(2)
+    ]
     assert len(set(request_ids)) == 2
     assert all(len(request_id) == 32 for request_id in request_ids)
 
