@@ -21,7 +21,8 @@ organizations, start_api = shared.organizations, shared.start_api
 class Logins:
     """Logins through one API, from any address."""
 
-    def __init__(self, client: httpx.Client) -> None:
+    def __init__(self, api: ApiProcess, client: httpx.Client) -> None:
+        self._api = api
         self._client = client
 
     def answer(self, address: str, email: str, password: str) -> httpx.Response:
@@ -33,30 +34,37 @@ class Logins:
         """Log in several times and return the statuses."""
         return [self.answer(address, email, password).status_code for _ in range(times)]
 
+    def refused(self) -> float:
+        """Return how many logins the metrics count as refused."""
+        return self._api.metric('hookwright_rate_limit_rejections_total{scope="login"}')
+
 
 @pytest.fixture(scope="module")
-def limited(start_api: StartApi) -> httpx.Client:
-    """Return a client of an API that lets 20 failures of one email through. Each test has addresses of its own."""
-    return start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_LOGIN_EMAIL": "20"})[1]
+def limited(start_api: StartApi) -> tuple[ApiProcess, httpx.Client]:
+    """Start an API that lets 20 failures of one email through. Each test has addresses of its own."""
+    return start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_LOGIN_EMAIL": "20"})
 
 
 @pytest.fixture
-def victim(limited: httpx.Client, organizations: Organizations) -> tuple[Logins, Organization]:
+def victim(limited: tuple[ApiProcess, httpx.Client], organizations: Organizations) -> tuple[Logins, Organization]:
     """Return an account, seen through the API with limits."""
     organization = organizations.new("victim")
     session = organization.session()
-    eventually(lambda: limited.get("/v1/auth/me", headers=session).status_code == 200, "this API knows the user")
-    return Logins(limited), organization
+    api, client = limited
+    eventually(lambda: client.get("/v1/auth/me", headers=session).status_code == 200, "this API knows the user")
+    return Logins(api, client), organization
 
 
 def test_ten_wrong_passwords_do_not_lock_an_account_out_from_another_address(
     victim: tuple[Logins, Organization],
 ) -> None:
-    """The attacker's address is refused from the 11th attempt; the user logs in from another one."""
+    """The attacker's address is refused from the 11th attempt; the user's logins from another one are not counted."""
     logins, account = victim
+    before = logins.refused()
     assert logins.statuses("203.0.113.1", account.email, "wrong", times=12) == [401] * 10 + [429] * 2
     assert logins.answer("203.0.113.1", account.email, PASSWORD).status_code == 429
-    assert logins.statuses("198.51.100.7", account.email, PASSWORD, times=3) == [200] * 3
+    assert logins.refused() == before + 3
+    assert logins.statuses("198.51.100.7", account.email, PASSWORD, times=12) == [200] * 12
 
 
 def test_addresses_of_one_ipv6_network_share_one_count(victim: tuple[Logins, Organization]) -> None:
