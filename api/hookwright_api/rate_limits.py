@@ -86,20 +86,17 @@ class Verdict:
         return ProblemError(429, detail, code=Code.RATE_LIMITED, headers={"Retry-After": str(self.retry_after)})
 
 
-def nearest(verdicts: list[Verdict]) -> Verdict | None:
-    """Return the limit that a client reaches first: the fewest remaining, then the later reset."""
-    return min(verdicts, key=lambda verdict: (verdict.remaining, -verdict.reset), default=None)
-
-
 def limit_headers(verdicts: list[Verdict]) -> list[tuple[bytes, bytes]]:
     """Return the headers of an answer: of the nearest limit, and of every limit in the form of the IETF.
+
+    The nearest limit has the fewest remaining requests; of equal ones it has the later reset.
 
     Source: draft-ietf-httpapi-ratelimit-headers-10. ``q`` requests in ``w`` seconds are allowed; ``r`` of them remain,
     and in ``t`` seconds the oldest counted one leaves the window.
     """
-    verdict = nearest(verdicts)
-    if verdict is None:
+    if not verdicts:
         return []
+    verdict = min(verdicts, key=lambda verdict: (verdict.remaining, -verdict.reset))
     policies = ", ".join(f'"{entry.scope}";q={entry.limit};w={entry.window}' for entry in verdicts)
     states = ", ".join(f'"{entry.scope}";r={entry.remaining};t={entry.retry_after}' for entry in verdicts)
     return [

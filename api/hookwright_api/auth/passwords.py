@@ -13,9 +13,8 @@ from hookwright_api.view.table_records import UserRecord
 
 log = structlog.get_logger(__name__)
 
-_DUMMY_HASH: Final = PasswordHasher().hash("the password of nobody")
-
 _hasher: Final = PasswordHasher()
+_DUMMY_HASH: Final = _hasher.hash("the password of nobody")
 
 
 def hash_password(password: str) -> str:

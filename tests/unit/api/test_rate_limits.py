@@ -3,7 +3,7 @@
 import pytest
 from support.clock import Seconds
 
-from hookwright_api.rate_limits import Limiter, Scope, Verdict, limit_headers, nearest, storage_url
+from hookwright_api.rate_limits import Limiter, Scope, Verdict, limit_headers, storage_url
 from hookwright_api.settings import ApiSettings
 
 
@@ -111,11 +111,11 @@ def verdict(scope: Scope, remaining: int, reset: int = 1) -> Verdict:
 
 def test_the_nearest_limit_is_the_one_with_the_fewest_remaining_then_the_later_reset() -> None:
     """The headers show the nearest limit."""
-    ip, organization = verdict(Scope.IP, 5), verdict(Scope.ORGANIZATION, 4)
-    assert nearest([ip, organization]) is organization
-    later = verdict(Scope.ORGANIZATION, 5, reset=2)
-    assert nearest([ip, later]) is later
-    assert nearest([]) is None
+    ip = verdict(Scope.IP, 5)
+    fewer, later = verdict(Scope.ORGANIZATION, 4), verdict(Scope.ORGANIZATION, 5, reset=2)
+    assert dict(limit_headers([ip, fewer]))[b"x-ratelimit-remaining"] == b"4"
+    assert dict(limit_headers([ip, later]))[b"x-ratelimit-reset"] == b"2"
+    assert limit_headers([]) == []
 
 
 def test_the_headers_have_every_limit() -> None:
