@@ -24,7 +24,6 @@ from hookwright_runtime.places import Places
 from hookwright_runtime.problems import (
     NOTHING_DONE,
     OUTCOME_UNKNOWN,
-    RETRY_AFTER_SECONDS,
     STORE_FAILED,
     Code,
     FieldFault,
@@ -222,8 +221,7 @@ def refusal_of(answer: httpx.Response, subject: str, *, writes: bool) -> Problem
         return not_found(subject)
     if status == 429:
         text = detail or "too many requests of this kind are in progress"
-        headers = {"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)}
-        return ProblemError(429, text, code=code, headers=headers)
+        return ProblemError(429, text, code=code, retry_after=retry_after)
     faults = tuple(
         FieldFault(str(fault.get("field", "")), str(fault.get("message", ""))) for fault in problem.get("errors") or ()
     )

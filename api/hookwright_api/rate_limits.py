@@ -83,7 +83,7 @@ class Verdict:
     def refusal(self) -> ProblemError:
         """Return the 429."""
         detail = f"{self.limit} {_REQUESTS[self.scope]} are allowed; retry in {self.retry_after} s"
-        return ProblemError(429, detail, code=Code.RATE_LIMITED, headers={"Retry-After": str(self.retry_after)})
+        return ProblemError(429, detail, code=Code.RATE_LIMITED, retry_after=self.retry_after)
 
 
 def limit_headers(verdicts: list[Verdict]) -> list[tuple[bytes, bytes]]:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Final, TypeVar
 
 from hookwright_runtime.bounds import UNLIMITED, Bound
-from hookwright_runtime.problems import RETRY_AFTER_SECONDS, ProblemError
+from hookwright_runtime.problems import ProblemError
 from hookwright_runtime.ranking import Ranking
 
 T = TypeVar("T")
@@ -28,8 +28,8 @@ class FullError(ProblemError):
 
     def __init__(self, status: int, detail: str) -> None:
         # A place of the holder itself is free again when one of its own requests ends.
-        seconds = 1 if status == 429 else RETRY_AFTER_SECONDS
-        super().__init__(status, f"{detail}; nothing was done, try again later", headers={"Retry-After": str(seconds)})
+        retry_after = 1 if status == 429 else None
+        super().__init__(status, f"{detail}; nothing was done, try again later", retry_after=retry_after)
 
 
 class Places:

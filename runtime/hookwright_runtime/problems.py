@@ -23,7 +23,7 @@ OUTCOME_UNKNOWN: Final = "it is not known whether the request was done"
 MAX_FAULTS: Final = 50
 """Faults that one answer names; a body could have thousands."""
 RETRY_AFTER_SECONDS: Final = 5
-"""Seconds that a client should wait before it retries after a 503."""
+"""Seconds that a client should wait before it retries after a 429 or 503 without another time."""
 CLOSE: Final = {"Connection": "close"}
 """Headers of an answer that ends the connection, because the request was not read completely."""
 
@@ -107,7 +107,7 @@ class ProblemError(HookwrightError):
         status: HTTP status code.
         code: the kind of the problem.
         errors: the single faults, if several are named.
-        headers: further headers of the answer.
+        headers: further headers of the answer, with Retry-After if the request may succeed later.
         trace: the request's id in the log; empty if the log has no further details.
     """
 
@@ -119,6 +119,7 @@ class ProblemError(HookwrightError):
         code: Code | None = None,
         errors: tuple[FieldFault, ...] = (),
         headers: Mapping[str, str] | None = None,
+        retry_after: int | None = None,
         trace: str = "",
     ) -> None:
         super().__init__(detail)
@@ -127,6 +128,8 @@ class ProblemError(HookwrightError):
         self.detail = detail
         self.errors = errors
         self.headers = dict(headers or {})
+        if status in (429, 503):
+            self.headers["Retry-After"] = str(retry_after or RETRY_AFTER_SECONDS)
         self.trace = trace
 
     def body(self) -> bytes:
@@ -160,8 +163,8 @@ def not_found(subject: str) -> ProblemError:
 
 
 def unavailable(detail: str, *, retry_after: int | None = None) -> ProblemError:
-    """Return a 503 with Retry-After: the request is correct, and it may succeed later."""
-    return ProblemError(503, detail, headers={"Retry-After": str(retry_after or RETRY_AFTER_SECONDS)})
+    """Return a 503: the request is correct, and it may succeed later."""
+    return ProblemError(503, detail, retry_after=retry_after)
 
 
 def malformed_json(detail: str) -> ProblemError:

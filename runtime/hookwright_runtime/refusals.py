@@ -1,8 +1,5 @@
 """Requests and connections that the server itself refuses, before an application sees them."""
 
-import asyncio
-from collections import Counter as Tally
-from contextvars import Context
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,13 +7,13 @@ import structlog
 from prometheus_client import Counter
 from starlette.types import Receive, Scope, Send
 
-from hookwright_runtime.problems import CLOSE, RETRY_AFTER_SECONDS, ProblemError, send_problem
+from hookwright_runtime.log_bounds import LogBound
+from hookwright_runtime.problems import CLOSE, ProblemError, send_problem
 
 log = structlog.get_logger(__name__)
 
 REFUSAL: Final = "hookwright.refusal"
 """Key of the ASGI scope of a refused request: its `Refusal`."""
-_LOG_SECONDS: Final = 1.0
 
 HTTP_REFUSALS: Final = Counter(
     "hookwright_http_refusals",
@@ -42,8 +39,7 @@ class Refusal:
 
 def _refusal(reason: str, status: int, detail: str) -> Refusal:
     HTTP_REFUSALS.labels(reason)
-    retry = {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
-    return Refusal(reason, ProblemError(status, detail, headers={**CLOSE, **retry}))
+    return Refusal(reason, ProblemError(status, detail, headers=CLOSE))
 
 
 HEAD_BYTES: Final = 64 * 1024
@@ -85,22 +81,18 @@ for _reason in (ROOM_CLOSED, UNREAD_CLOSED):
 
 
 class RefusalLog:
-    """Counts refusals in the metric, and writes at most one log line a second with the counts of each reason."""
+    """Counts refusals in the metric, and logs the number of each reason once a second."""
 
     def __init__(self) -> None:
-        self._unreported: Tally[str] = Tally()
+        self._bound = LogBound(burst=0, rate=0, report=self._report)
 
     def note(self, reason: str) -> None:
         """Count one refusal; its log line comes within a second."""
         HTTP_REFUSALS.labels(reason).inc()
-        if not self._unreported:
-            # Without the context of the request, whose id would be in the line.
-            asyncio.get_running_loop().call_later(_LOG_SECONDS, self._report, context=Context())
-        self._unreported[reason] += 1
+        self._bound.allow(reason)
 
-    def _report(self) -> None:
-        log.warning("http requests refused by the server", reasons=dict(self._unreported))
-        self._unreported.clear()
+    def _report(self, reason: str, count: int) -> None:
+        log.warning("http requests refused by the server", reason=reason, requests=count)
 
 
 async def answer_refusal(scope: Scope, _receive: Receive, send: Send) -> None:
