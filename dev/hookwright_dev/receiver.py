@@ -225,7 +225,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fail-first", type=int, default=0, metavar="N", help="answer 500 to the first N attempts of each delivery"
     )
-    parser.add_argument("--delay", type=float, default=0.0, metavar="S", help="seconds to wait before each answer")
     return parser.parse_args(arguments)
 
 
@@ -233,7 +232,6 @@ async def _serve(options: argparse.Namespace, secrets: Sequence[str]) -> None:
     async def answer(request: Received) -> int:
         status = 500 if request.attempt <= options.fail_first else int(options.status)
         print(_line(request, secrets, status), flush=True)
-        await asyncio.sleep(options.delay)
         return status
 
     stopping = asyncio.Event()

@@ -59,7 +59,7 @@ def main() -> int:
 
 def _measured(arguments: argparse.Namespace) -> Results:
     began, clock = datetime.now(UTC), time.monotonic()
-    options = Options(full=arguments.full, seconds=arguments.seconds, minutes=arguments.minutes)
+    options = Options(full=arguments.full, seconds=arguments.seconds)
     measures: list[Measure] = []
     faults: dict[str, str] = {}
     noise: dict[str, float] = {}
@@ -90,9 +90,6 @@ def _parser() -> argparse.ArgumentParser:
         "--full",
         action="store_true",
         help="10,000,000 deliveries, minutes of load, medians of three; takes 30 minutes",
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=10.0, help="of load, in a full run, before memory is read (10)"
     )
     parser.add_argument("--seconds", type=float, default=10.0, help="of load where throughput is measured (10)")
     parser.add_argument("--runs", type=int, default=0, help="of each case, of which the median counts")

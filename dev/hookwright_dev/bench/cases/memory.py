@@ -8,6 +8,7 @@ from hookwright_dev.bench.site import running
 
 _SETTLE: float = 5.0
 _RATE: float = 500.0
+_FULL_SECONDS: float = 600.0
 
 
 def measure(options: Options) -> list[Measure]:
@@ -16,7 +17,7 @@ def measure(options: Options) -> list[Measure]:
         time.sleep(_SETTLE)
         idle = site.resident()
         targets = site.endpoints(10)
-        seconds = 60 * options.minutes if options.full else options.seconds
+        seconds = _FULL_SECONDS if options.full else options.seconds
         site.loader.load(targets, seconds=seconds, token=site.token, rate=_RATE).clean()
         return [
             Measure("memory.idle", "memory, idle", idle, MEBIBYTES),

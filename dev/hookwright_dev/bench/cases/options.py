@@ -14,12 +14,10 @@ class Options:
     Attributes:
         full: includes what takes minutes: 10,000,000 deliveries, minutes of load.
         seconds: how long a throughput measurement posts.
-        minutes: how long a full run posts before memory is measured.
     """
 
     full: bool = False
     seconds: float = 10.0
-    minutes: float = 10.0
 
     @property
     def latency_seconds(self) -> float:
