@@ -7,9 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import asyncpg
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import Connection, MetaData, func, select
+from sqlalchemy import Connection, func, select
 from support.polling import PATIENCE, until
 
 from hookwright_operator.ids import delivery_id, message_id
@@ -195,16 +193,6 @@ async def logged(store: Store, uid: str = "orders", *, state: State | None = Non
         page, cursor = await store.read_log(read.log, uid, state=state, limit=limit, cursor=cursor)
         records += [record.id for record in page]
     return records
-
-
-def differences(connection: Connection, *defined: MetaData) -> list[object]:
-    """Return the differences between a database's tables and their definitions; indexes differ by database."""
-    whole = MetaData()
-    for table in [table for part in defined for table in part.sorted_tables]:
-        table.to_metadata(whole)
-    context = MigrationContext.configure(connection, opts={"include_object": lambda _, __, kind, *___: kind != "index"})
-    changes: list[object] = compare_metadata(context, whole)
-    return changes
 
 
 def ids(new: Sequence[NewEvent]) -> list[str]:

@@ -19,7 +19,6 @@ from support.store_factories import (
     Clock,
     accept_one,
     claimed_ids,
-    differences,
     event,
     failures_of,
     ids,
@@ -29,7 +28,7 @@ from support.store_factories import (
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.store import postgres as postgres_module
 from hookwright_operator.store.records import ClaimRequest, Counts, State
-from hookwright_operator.store.schema import deliveries, metadata
+from hookwright_operator.store.schema import deliveries
 from hookwright_operator.store.sql import read as read_sql
 from hookwright_operator.store.store import CLAIM_ROOM, Store
 from hookwright_runtime.errors import StoreError, StoreUnavailable
@@ -95,37 +94,6 @@ async def test_replicas_that_start_together_migrate_once(blank_url: str) -> None
     for store in stores:
         await store.ping()
         await store.close()
-
-
-async def test_the_migrations_make_what_the_tables_say(blank_url: str) -> None:
-    """A migrated database equals the definitions."""
-    store = await opened(blank_url)
-    rows = await store.transactions.read("test", lambda connection: differences(connection, metadata))
-    migrated_schema = await store.transactions.read("test", _indexes)
-    await store.transactions.write(
-        "test", lambda connection: connection.execute(text("CREATE SCHEMA defined")) and None
-    )
-
-    def define(connection: Connection) -> None:
-        connection.execute(text("SET LOCAL search_path TO defined"))
-        metadata.create_all(connection)
-
-    await store.transactions.write("test", define)
-    defined_schema = await store.transactions.read("test", _indexes)
-    await store.close()
-
-    assert rows == []
-    assert migrated_schema == defined_schema
-
-
-def _indexes(connection: Connection) -> dict[str, str]:
-    rows = connection.execute(
-        text(
-            "SELECT indexname, replace(indexdef, 'defined.', 'public.') FROM pg_indexes"
-            " WHERE schemaname IN ('public', 'defined') AND tablename != 'alembic_version' ORDER BY schemaname DESC"
-        )
-    )
-    return {str(name): str(definition) for name, definition in rows}
 
 
 async def test_an_old_replica_starts_beside_a_new_one(blank_url: str) -> None:

@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from alembic.script import ScriptDirectory
-from sqlalchemy import ClauseElement, Connection, create_engine
+from sqlalchemy import ClauseElement, Connection
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.compiler import SQLCompiler
-from support.store_factories import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, differences, event, held
+from support.store_factories import LEASE_MS, Clock, accept_one, all_rows, claimed_ids, event, held
 
 from hookwright_operator.store import migrations
 from hookwright_operator.store.database import SqliteDatabase
 from hookwright_operator.store.records import Counts, State
-from hookwright_operator.store.schema import metadata
 from hookwright_operator.store.sql import (
     accept,
     bucket_counts,
@@ -273,31 +272,6 @@ async def test_a_schema_of_the_future_that_still_serves_is_used_as_it_is(path: P
     store = await opened(path)
     await accept_one(store)
     await store.close()
-
-
-async def test_the_migrations_make_what_the_tables_say(store: Store, tmp_path: Path) -> None:
-    """A migrated database equals one that is created from the definitions, with its partial indexes."""
-    engine = create_engine(f"sqlite:///{tmp_path}/defined.db")
-    with engine.begin() as connection:
-        metadata.create_all(connection)
-        definition = _schema(connection)
-    engine.dispose()
-
-    migrated_schema = await store.transactions.read("test", _schema)
-    assert {name: sql for name, sql in migrated_schema.items() if "alembic" not in name} == definition
-    assert await store.transactions.read("test", lambda connection: differences(connection, metadata)) == []
-
-
-def _schema(connection: Connection) -> dict[str, str]:
-    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {name: _normal(sql) for name, sql in rows}
-
-
-def _normal(sql: str) -> str:
-    """Return a definition with its key at the end, because a migration appends new columns."""
-    plain = re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split()))
-    key = re.search(r",PRIMARY KEY\([^)]*\)", plain)
-    return plain.replace(key[0], "") + key[0] if key else plain
 
 
 def test_the_newest_migration_is_the_one_that_opening_looks_for() -> None:

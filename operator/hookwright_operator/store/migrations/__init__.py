@@ -1,4 +1,4 @@
-"""Schema migrations: Alembic brings a database's schema up to date when it is opened.
+"""Schema migrations: a new database gets the tables of `schema`, and Alembic brings an older one up to date.
 
 A change of the schema needs a new module in ``versions/``, the new definitions in `schema`, and `HEAD`. If operators of
 the revision before cannot use the new schema, the migration sets ``compatibility.oldest`` to its own revision.
@@ -7,8 +7,10 @@ the revision before cannot use the new schema, the migration sets ``compatibilit
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection, func, inspect, select, text
+from sqlalchemy import Connection, Index, func, inspect, select, text
+from sqlalchemy.schema import CreateIndex, CreateTable
 
+from hookwright_operator.store.schema import compatibility, metadata
 from hookwright_runtime.errors import StoreError
 
 HEAD = "r0002"
@@ -33,7 +35,8 @@ def upgrade(connection: Connection, admit: Admit | None = None) -> None:
     """
     if admit is not None:
         admit(connection)
-    if _revision(connection) == HEAD or _serves(connection):
+    revision = _revision(connection)
+    if revision == HEAD or _serves(connection):
         return
     # Imported only if there is a migration to run, because the import takes half of the start time.
     from alembic import command  # noqa: PLC0415
@@ -43,14 +46,31 @@ def upgrade(connection: Connection, admit: Admit | None = None) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = connection
+    if revision is None:
+        _create(connection)
+        command.stamp(config, HEAD)
+        return
     try:
         command.upgrade(config, HEAD)
     except CommandError as error:
         raise StoreError(
-            f"the schema of database {_name(connection)} has revision {_revision(connection)}, which this operator does"
+            f"the schema of database {_name(connection)} has revision {revision}, which this operator does"
             f" not know; it knows revisions up to {HEAD}. Use the version of the operator that wrote the database."
             " If that was a development version, recreate the database"
         ) from error
+
+
+def _create(connection: Connection) -> None:
+    for table in metadata.sorted_tables:
+        connection.execute(CreateTable(table))
+        for index in sorted(table.indexes, key=_rank):
+            connection.execute(CreateIndex(index))
+    connection.execute(compatibility.insert().values(oldest=HEAD))
+
+
+def _rank(index: Index) -> tuple[bool, str]:
+    # Of two indexes that serve a query alike, SQLite uses the one that was created last. So the partial ones follow.
+    return index.dialect_options["sqlite"]["where"] is not None, str(index.name)
 
 
 def _serves(connection: Connection) -> bool:
