@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection
 
 from hookwright_operator.store.records import Choice, Replay, ReplayState
+from hookwright_operator.store.schema import replays
 from hookwright_operator.store.sql import replay, replay_choice
 from hookwright_operator.store.sql.paging import ROWS, Found
 from hookwright_operator.store.sql.replay import MOST_COUNTED
@@ -40,7 +41,7 @@ class ChosenReplays:
 
         The count ends at `MOST_COUNTED` deliveries, or when the read has examined too many rows.
         """
-        matches = await self.transactions.read("count_replay", partial(_found, selection=selection), of_log=True)
+        matches = await self.transactions.read("count_replay", partial(_matches, selection=selection), of_log=True)
         return len(matches.ids), matches.position is None
 
     async def begin(self, replay_id: str, selection: Wanted) -> Replay:
@@ -91,15 +92,10 @@ class ChosenReplays:
 
     async def cancel(self, replay_id: str) -> None:
         """End a replay if it is running; deliveries that it made pending stay pending."""
-        end = partial(replay.cancel_one, replay_id=replay_id, now=self.transactions.clock())
-        await self.transactions.write("cancel_replay", end)
-
-    async def of_endpoint(self, endpoint_uid: str) -> list[Replay]:
-        """Return the latest replays of an endpoint, the newest first; at most `replay.KEPT_REPLAYS`."""
-        return await self.transactions.read("replays", partial(replay.latest, endpoint_uid=endpoint_uid), of_log=True)
+        await self.transactions.write_now("cancel_replay", partial(replay.cancel, condition=replays.c.id == replay_id))
 
 
-def _found(connection: Connection, selection: Wanted) -> Found:
+def _matches(connection: Connection, selection: Wanted) -> Found:
     return replay_choice.find(
         connection,
         selection.choice,

@@ -7,7 +7,7 @@ once.
 If the database cannot commit, all calls of the group fail. After any other error, the transaction is rolled back and
 each call runs again in its own transaction. Then only the faulty call fails.
 
-If more calls wait than one transaction may take, the tenants share it; see `turns`.
+If more calls wait than one transaction may take, the tenants share it; see `split`.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from hookwright_operator import metrics
-from hookwright_operator.store import turns
 from hookwright_operator.store.database_errors import OutcomeUnknown, translated
 from hookwright_runtime.errors import StoreUnavailable
 
@@ -72,7 +71,9 @@ class Operation(Generic[P, R]):
     run: Callable[[Connection, Sequence[P]], Sequence[R]]
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
+    """A call that waits for a transaction; see `GroupCommit.submit`."""
+
     operation: Operation[Any, Any]
     payload: Any
     weight: int
@@ -94,10 +95,10 @@ class GroupCommit:
         self._transact = transact
         self._observe = observe
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[_Call] = []
+        self._waiting: list[Call] = []
         self._weight = 0
-        self._again: deque[_Call] = deque()
-        self._under_way: Sequence[_Call] = ()
+        self._again: deque[Call] = deque()
+        self._under_way: Sequence[Call] = ()
         self._wake = asyncio.Event()
         self._closing = False
         self._writer = asyncio.create_task(self._run(), name="store writer")
@@ -129,7 +130,7 @@ class GroupCommit:
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
         answer: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(_Call(operation, payload, weight, parts, tenant, answer, on_abandoned))
+        self._waiting.append(Call(operation, payload, weight, parts, tenant, answer, on_abandoned))
         self._weight += weight
         self._wake.set()
         return answer
@@ -162,7 +163,7 @@ class GroupCommit:
             self._answer(group, answers)
         self._under_way = ()
 
-    async def _gathered(self) -> Sequence[_Call]:
+    async def _gathered(self) -> Sequence[Call]:
         """Wait for calls of the same moment, which arrive some loop iterations apart; a single call does not wait."""
         iterations = 0
         while iterations < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
@@ -171,7 +172,7 @@ class GroupCommit:
         if self._weight <= MAX_WEIGHT:
             calls, self._waiting, self._weight = self._waiting, [], 0
         else:
-            calls, self._waiting = turns.split(self._waiting, room=MAX_WEIGHT)
+            calls, self._waiting = split(self._waiting, room=MAX_WEIGHT)
             self._weight = sum([call.weight for call in self._waiting])
         return calls
 
@@ -197,7 +198,7 @@ class GroupCommit:
         self._observe("commit", rest)
 
     @staticmethod
-    def _leave_open(group: Mapping[Operation[Any, Any], Sequence[_Call]], error: OutcomeUnknown) -> None:
+    def _leave_open(group: Mapping[Operation[Any, Any], Sequence[Call]], error: OutcomeUnknown) -> None:
         """Pass each caller the result that it would have got, because the caller may have to undo it."""
         results: Any = error.result
         for calls, (answers, _) in zip(group.values(), results, strict=True):
@@ -226,10 +227,10 @@ class _Group:
 
     __slots__ = ("calls", "operations", "start")
 
-    def __init__(self, calls: Sequence[_Call]) -> None:
+    def __init__(self, calls: Sequence[Call]) -> None:
         self.start = perf_counter()
         self.calls = calls
-        self.operations: dict[Operation[Any, Any], list[_Call]] = {}
+        self.operations: dict[Operation[Any, Any], list[Call]] = {}
         for call in calls:
             self.operations.setdefault(call.operation, []).append(call)
 
@@ -242,13 +243,45 @@ class _Group:
         return results
 
 
+def split(waiting: Sequence[Call], *, room: int) -> tuple[list[Call], list[Call]]:
+    """Choose the calls of the next transaction.
+
+    The oldest call is always chosen, so every call runs eventually. Calls without a tenant are always chosen, too:
+    claims, results and claim leases of this replica, on which the deliveries of all tenants depend. Other calls join
+    them up to a weight, tenants with the lowest total weight first. So a light call waits for one transaction, however
+    much another tenant has requested.
+
+    Args:
+        waiting: at least one call, in the order of arrival.
+        room: the weight of tenants' calls beside the oldest.
+
+    Returns:
+        The chosen calls and the calls that still wait, both in the order of arrival; so are the calls of one tenant.
+    """
+    totals: dict[str, int] = {}
+    sums = []
+    for call in waiting:
+        totals[call.tenant] = total = totals.get(call.tenant, 0) + call.weight
+        sums.append(total)
+    go = {place for place, call in enumerate(waiting) if not call.tenant} | {0}
+    for place in sorted(set(range(len(waiting))) - go, key=sums.__getitem__):
+        room -= waiting[place].weight
+        if room < 0:
+            break
+        go.add(place)
+    return (
+        [call for place, call in enumerate(waiting) if place in go],
+        [call for place, call in enumerate(waiting) if place not in go],
+    )
+
+
 def counted(refusal: Exception) -> Exception:
     """Count an error that an operation failed with, and return it."""
     metrics.STORE_ERRORS.labels("unavailable" if isinstance(refusal, StoreUnavailable) else "refused").inc()
     return refusal
 
 
-def _refuse(call: _Call, error: Exception) -> None:
+def _refuse(call: Call, error: Exception) -> None:
     if not call.answer.done():
         # Each caller gets its own exception: raising one exception in several tasks would mix their tracebacks.
         refusal = counted(translated(error))

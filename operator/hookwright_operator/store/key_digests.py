@@ -6,6 +6,7 @@ key again. The same tenant can apply its own ApiKey again.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, delete, func, select
@@ -81,10 +82,8 @@ class KeyDigests:
             owner: the ApiKey that declares it.
             living: returns the digests of the namespace's existing ApiKeys, on the event loop.
         """
-        digest_owner, number = await self.transactions.write(
-            "key_digests",
-            lambda connection: _claim(connection, digest, owner, now=self.transactions.clock()),
-            tenant=owner.namespace,
+        digest_owner, number = await self.transactions.write_now(
+            "key_digests", partial(_claim, digest=digest, owner=owner), tenant=owner.namespace
         )
         if number > MOST_DIGESTS:
             digests = living()

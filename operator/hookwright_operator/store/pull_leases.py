@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 
 from hookwright_operator.store.group_commit import Operation
-from hookwright_operator.store.message_leases import LeaseId, MessageCounts, Nack, SettledLease, Take, Taken
+from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.sql import pull
 from hookwright_operator.store.statistics import Statistics
@@ -68,14 +67,11 @@ class PullLeases:
             next_attempt=next_attempt,
             slot=self._transactions.slot,
         )
-        settlements, results = await self._write("settle_messages", step, weight=2 * len(leases), tenant=tenant)
+        settlements, results = await self._transactions.write_now(
+            "settle_messages", step, weight=2 * len(leases), tenant=tenant
+        )
         self._note(settlements)
         return settlements, results
-
-    async def counts(self, endpoint_uid: str) -> MessageCounts:
-        """Count the messages of an endpoint that wait, that a consumer has, and that are due later."""
-        step = partial(pull.count_messages, endpoint_uid=endpoint_uid, now=self._transactions.clock())
-        return await self._transactions.read("count_messages", step, of_log=True)
 
     async def end(self, next_attempt: pull.NextAttempt) -> pull.EndedLeases:
         """Settle the messages of leases that have ended; see `pull.end_leases`."""
@@ -83,7 +79,7 @@ class PullLeases:
         if first is None or first > self._transactions.clock():
             return pull.EndedLeases(0, [])
         step = partial(pull.end_leases, next_attempt=next_attempt, slot=self._transactions.slot)
-        leases: pull.EndedLeases = await self._write("end_leases", step, weight=512, tenant="(leases)")
+        leases: pull.EndedLeases = await self._transactions.write_now("end_leases", step, weight=512, tenant="(leases)")
         self._note(leases.settlements)
         return leases
 
@@ -109,10 +105,4 @@ class PullLeases:
     async def _return(self, take: Taken, tenant: str) -> None:
         with suppress(StoreError):
             give_back = partial(pull.give_back, take=take)
-            await self._write("return", give_back, weight=len(take.messages), tenant=tenant)
-
-    def _write(self, name: str, step: Any, *, weight: int, tenant: str) -> "asyncio.Future[Any]":
-        clock = self._transactions.clock
-        return self._transactions.write(
-            name, lambda connection: step(connection, now=clock()), weight=weight, tenant=tenant
-        )
+            await self._transactions.write_now("return", give_back, weight=len(take.messages), tenant=tenant)

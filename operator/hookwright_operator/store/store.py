@@ -1,6 +1,5 @@
 """The store: accepted events, their deliveries, and the replicas that claim them."""
 
-import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,7 +30,7 @@ from hookwright_operator.store.records import (
     Wants,
 )
 from hookwright_operator.store.shard_sharing import NOTICE, ShardSharing
-from hookwright_operator.store.sql import accept, claim, prune, read, recorded_tests, replay, settle
+from hookwright_operator.store.sql import accept, claim, prune, read, replay, settle
 from hookwright_operator.store.statistics import Statistics
 from hookwright_operator.store.transactions import Transactions
 from hookwright_runtime.errors import StoreError
@@ -118,7 +117,7 @@ class Store:
         store = cls(await open_database(url), replica, lease_ms=lease_ms, clock=clock, observe=observe)
         try:
             enter = partial(claim.register, member=replica, lease_ms=lease_ms, alone=not store.is_shared)
-            store.transactions.slot = await store._now("register", enter)
+            store.transactions.slot = await store.transactions.write_now("register", enter)
         except BaseException:
             await store.close()
             raise
@@ -160,8 +159,10 @@ class Store:
 
     async def record_test(self, event: NewEvent, attempt: Attempt, accepted_ms: int) -> None:
         """Write a test of an endpoint with its one attempt: it is in the log, and in no counter."""
-        write = partial(recorded_tests.record, event=event, attempt=attempt, accepted_ms=accepted_ms)
-        await self._now("record_test", write, weight=1 + accept.weight_of([event]), tenant=event.namespace)
+        write = partial(accept.record_test, event=event, attempt=attempt, accepted_ms=accepted_ms)
+        await self.transactions.write_now(
+            "record_test", write, weight=1 + accept.weight_of([event]), tenant=event.namespace
+        )
 
     async def claim(self, wants: Wants, *, room: int = CLAIM_ROOM) -> list[Claimed]:
         """Claim due deliveries that no living replica has claimed.
@@ -202,7 +203,7 @@ class Store:
         renew = partial(
             claim.renew_lease, member=self.sharing.member, slot=self.transactions.slot, lease_ms=self._lease_ms
         )
-        return await self._now("heartbeat", renew)
+        return await self.transactions.write_now("heartbeat", renew)
 
     async def discard(self, endpoint_uid: str, reason: str, *, is_deleted: bool = True) -> int:
         """Discard all pending deliveries of an endpoint, claimed ones too, and return how many there were.
@@ -220,7 +221,7 @@ class Store:
             slot=self.transactions.slot,
         )
         while True:
-            number = await self._now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
+            number = await self.transactions.write_now("discard", step, weight=DISCARD_BATCH, tenant=_DELETIONS)
             metrics.DELIVERIES.labels("discarded").inc(number)
             total += number
             if number < DISCARD_BATCH:
@@ -232,7 +233,9 @@ class Store:
         Return its previous state, or None if the id is unknown. A pending delivery becomes due now, and its retry
         schedule goes on. A discarded delivery does not change.
         """
-        result = await self._now("retry", partial(settle.retry, delivery_id=delivery_id, slot=self.transactions.slot))
+        result = await self.transactions.write_now(
+            "retry", partial(settle.retry, delivery_id=delivery_id, slot=self.transactions.slot)
+        )
         if result is None:
             return None
         state, endpoint_uid = result
@@ -242,7 +245,7 @@ class Store:
     async def hasten(self, longest_ms: Sequence[tuple[str, int]], *, limit: int) -> list[str]:
         """Make deliveries due now that are due too late; see `claim.hasten`."""
         step = partial(claim.hasten, longest_ms=longest_ms, owner=self.instance, limit=limit)
-        return await self._now("hasten", step, weight=limit)
+        return await self.transactions.write_now("hasten", step, weight=limit)
 
     async def prune(self, *, delivered_before_ms: int, failed_before_ms: int, limit: int) -> int:
         """Remove old deliveries with their attempts and events, and old event ids, up to a limit.
@@ -315,9 +318,3 @@ class Store:
 
     def _settle_all(self, connection: Connection, calls: Sequence[Settlements]) -> list[frozenset[str]]:
         return settle.settle(connection, calls, owner=self.instance, slot=self.transactions.slot, now=self._clock())
-
-    def _now(self, name: str, step: Callable[..., T], *, weight: int = 1, tenant: str = "") -> "asyncio.Future[T]":
-        """Submit an operation that uses the time at which its transaction runs."""
-        return self.transactions.write(
-            name, lambda connection: step(connection, now=self._clock()), weight=weight, tenant=tenant
-        )

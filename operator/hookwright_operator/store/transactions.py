@@ -37,6 +37,10 @@ class Transactions:
         self.slot = 0
         self._closed = False
 
+    def write_now(self, name: str, step: Callable[..., T], *, weight: int = 1, tenant: str = "") -> "asyncio.Future[T]":
+        """Submit a function that takes the time at which its transaction runs as ``now``; see `write`."""
+        return self.write(name, lambda connection: step(connection, now=self.clock()), weight=weight, tenant=tenant)
+
     def write(
         self, name: str, work: Callable[[Connection], T], *, weight: int = 1, tenant: str = ""
     ) -> "asyncio.Future[T]":

@@ -219,7 +219,7 @@ async def test_an_endpoint_has_one_running_replay(store: Store, neighbour: Store
 
     await store.chosen_replays.advance("rec_1", limit=10)
     assert (await store.chosen_replays.begin("rec_2", wanted(clock))).id == "rec_2"
-    assert [job.id for job in await store.chosen_replays.of_endpoint("orders")] == ["rec_2", "rec_1"]
+    assert [job.id for job in await store.read_log(replay.latest_replays, "orders")] == ["rec_2", "rec_1"]
 
 
 async def test_an_endpoint_keeps_a_bounded_number_of_replays(store: Store, clock: Clock) -> None:
@@ -229,7 +229,7 @@ async def test_an_endpoint_keeps_a_bounded_number_of_replays(store: Store, clock
         await store.chosen_replays.begin(f"rec_{number + 1:03}", wanted(clock))
         await store.chosen_replays.cancel(f"rec_{number + 1:03}")
 
-    replays = await store.chosen_replays.of_endpoint("orders")
+    replays = await store.read_log(replay.latest_replays, "orders")
 
     assert [job.id for job in replays] == [
         f"rec_{replay.KEPT_REPLAYS + 5 - back:03}" for back in range(replay.KEPT_REPLAYS)

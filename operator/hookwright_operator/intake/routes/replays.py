@@ -13,6 +13,7 @@ from hookwright_operator.intake.context import IntakeContext, check_not_expired
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.chosen_replays import Wanted
 from hookwright_operator.store.records import Choice, Replay, ReplayState, State
+from hookwright_operator.store.sql.replay import latest_replays
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
 MAX_BODY_BYTES: Final = 4096
@@ -57,7 +58,7 @@ async def show_latest(intake: IntakeContext, request: Request, right: Right) -> 
     """Return the latest replays of an endpoint, the newest first."""
     endpoint, _ = await intake.endpoint(request, right)
     with await intake.places.acquire(endpoint.namespace):
-        replays = await intake.services.store.chosen_replays.of_endpoint(endpoint.uid)
+        replays = await intake.services.store.read_log(latest_replays, endpoint.uid)
     return ReplaysAnswer(data=[ReplayAnswer(**_fields(replay)) for replay in replays])
 
 

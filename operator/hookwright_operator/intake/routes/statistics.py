@@ -18,6 +18,7 @@ from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.store.latency_classes import percentile
 from hookwright_operator.store.message_leases import MessageCounts
 from hookwright_operator.store.records import Bucket, Series, Window
+from hookwright_operator.store.sql.pull import count_messages
 from hookwright_runtime.problems import not_found
 from hookwright_runtime.validation import query_of
 
@@ -28,7 +29,10 @@ async def of_endpoint(intake: IntakeContext, request: Request, right: Right) -> 
     window = _window(request)
     with await intake.reads.acquire(endpoint.namespace):
         series = await intake.services.store.statistics.of(endpoint.uid, window)
-        counts = await intake.services.store.pull_leases.counts(endpoint.uid) if endpoint.pulled else None
+        counts = None
+        if endpoint.pulled:
+            now_ms = intake.services.replays.clock_ms()
+            counts = await intake.services.store.read_log(count_messages, endpoint.uid, now=now_ms)
     return WebhookStatisticsAnswer(**_fields(series), messages=_messages(counts) if counts else None)
 
 

@@ -5,13 +5,13 @@ Sync functions on a connection. The caller begins and ends the transaction.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
     Integer,
+    Row,
     Select,
     Text,
     bindparam,
@@ -121,13 +121,6 @@ _of_gone = deliveries.c.endpoint_uid == _uids.c.uid
 FORGETTABLE = select(_uids.c.uid).where(~exists().where(_of_gone))
 
 
-class EndedDelivery(NamedTuple):
-    """A delivery that has ended."""
-
-    id: str
-    event_id: str
-
-
 def discard(
     connection: Connection,
     endpoint_uid: str,
@@ -153,7 +146,7 @@ def discard(
     """
     if is_deleted:
         connection.execute(_REMEMBER_GONE, {"endpoint": endpoint_uid})
-    replay.cancel(connection, endpoint_uid, now=now)
+    replay.cancel(connection, replays.c.endpoint_uid == endpoint_uid, now=now)
     number = connection.execute(DISCARD, {"endpoint": endpoint_uid, "why": reason, "count": limit, "now": now}).rowcount
     if number:
         add_counts(connection, slot, [Change(endpoint_uid, discarded=number)])
@@ -182,8 +175,11 @@ def prune(
         after: the last deleted endpoint that was examined; empty: begin with the first one.
         limit: how many deliveries of each sort and how many ids to remove, and deleted endpoints to examine, at most.
     """
-    old_deliveries = _old(connection, OLD_DONE, before_ms=delivered_before_ms, limit=limit)
-    old_deliveries += _old(connection, OLD_FAILED, before_ms=failed_before_ms, limit=limit)
+    old_deliveries = [
+        delivery
+        for query, before_ms in ((OLD_DONE, delivered_before_ms), (OLD_FAILED, failed_before_ms))
+        for delivery in connection.execute(query, {"before": before_ms, "count": limit})
+    ]
     total = _remove(connection, old_deliveries) if old_deliveries else 0
     total += connection.execute(DROP_EVENT_IDS, {"before": accepted_before_ms, "count": limit}).rowcount
     total += connection.execute(_OLD_REPLAYS, {"before": failed_before_ms}).rowcount
@@ -211,11 +207,7 @@ def forget(connection: Connection, after: str, *, limit: int) -> tuple[int, str]
     return total, candidates[-1] if len(candidates) == limit else ""
 
 
-def _old(connection: Connection, query: Select[str, str], *, before_ms: int, limit: int) -> list[EndedDelivery]:
-    return [EndedDelivery(*row) for row in connection.execute(query, {"before": before_ms, "count": limit})]
-
-
-def _remove(connection: Connection, old_deliveries: Sequence[EndedDelivery]) -> int:
+def _remove(connection: Connection, old_deliveries: Sequence[Row[str, str]]) -> int:
     ids = packed_column([delivery.id for delivery in old_deliveries])
     shares = sorted(Counter([delivery.event_id for delivery in old_deliveries]).items())
     total = connection.execute(_DROP_ATTEMPTS, {"rows": ids}).rowcount

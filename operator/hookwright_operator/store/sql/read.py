@@ -23,12 +23,11 @@ from sqlalchemy import (
     select,
 )
 
-from hookwright_operator.store.records import Attempt, Counts, DeliveryRecord, State
+from hookwright_operator.store.records import TEST_REASON, Attempt, Counts, DeliveryRecord, State
 from hookwright_operator.store.schema import attempts, counters, deliveries, events, is_failed, is_pending
 from hookwright_operator.store.sql.claim import claimable
 from hookwright_operator.store.sql.counters import BUSY, SUMS, pending
 from hookwright_operator.store.sql.paging import AFTER_ALL, Found, RowBudget, search, stretch_of
-from hookwright_operator.store.sql.recorded_tests import shown
 from hookwright_operator.store.sql.rows import packed_column, rows
 from hookwright_operator.store.sql.statements import run
 
@@ -254,3 +253,10 @@ def _record(row: Row[*tuple[object, ...]], attempts: Sequence[Attempt]) -> Deliv
         due_ms=row.due_ms,
         attempts=tuple(attempts),
     )
+
+
+def shown(state: State, reason: str, attempts: Sequence[Attempt]) -> State:
+    """Return the state of a delivery for readers: of a test, the result of its attempt."""
+    if state is not State.DISCARDED or reason != TEST_REASON:
+        return state
+    return State.DELIVERED if attempts and not attempts[-1].error else State.FAILED

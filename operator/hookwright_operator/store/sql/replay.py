@@ -22,6 +22,7 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Integer,
     Row,
@@ -230,22 +231,10 @@ def _deliver(connection: Connection, event_ids: Sequence[str], endpoint_uid: str
     return len(delivery_rows)
 
 
-def cancel_one(connection: Connection, replay_id: str, *, now: int) -> None:
-    """End a replay if it is running; deliveries that it made pending stay pending."""
-    connection.execute(
-        update(replays)
-        .where(replays.c.id == replay_id, is_running)
-        .values(state=ReplayState.CANCELLED.value, ended_ms=now)
-    )
-
-
-def cancel(connection: Connection, endpoint_uid: str, *, now: int) -> None:
-    """End the replay that is running for an endpoint, if there is one."""
-    connection.execute(
-        update(replays)
-        .where(replays.c.endpoint_uid == endpoint_uid, is_running)
-        .values(state=ReplayState.CANCELLED.value, ended_ms=now)
-    )
+def cancel(connection: Connection, condition: ColumnElement[bool], *, now: int) -> None:
+    """End the running replays that meet a condition; deliveries that they made pending stay pending."""
+    end = {"state": ReplayState.CANCELLED.value, "ended_ms": now}
+    connection.execute(update(replays).where(condition, is_running).values(end))
 
 
 def running(connection: Connection) -> list[Replay]:
@@ -259,8 +248,8 @@ def one(connection: Connection, replay_id: str) -> Replay | None:
     return _replay(row) if row else None
 
 
-def latest(connection: Connection, endpoint_uid: str) -> list[Replay]:
-    """Return the replays of an endpoint that are kept, the newest first."""
+def latest_replays(connection: Connection, endpoint_uid: str) -> list[Replay]:
+    """Return the latest replays of an endpoint, the newest first; at most `KEPT_REPLAYS`."""
     return [_replay(row) for row in connection.execute(_LATEST, {"endpoint": endpoint_uid})]
 
 

@@ -1,24 +1,17 @@
 """Tenants share a transaction that cannot take all calls."""
 
-from typing import NamedTuple
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_operator.store.turns import split
+from hookwright_operator.store.group_commit import Call, Operation, split
 
-
-class Call(NamedTuple):
-    """A waiting call."""
-
-    tenant: str
-    weight: int
-    number: int = 0
+OPERATION = Operation[int, int]("write", lambda _, numbers: numbers)
 
 
 def calls(*given: tuple[str, int]) -> list[Call]:
-    """Return calls in the order of arrival."""
-    return [Call(tenant, weight, number) for number, (tenant, weight) in enumerate(given)]
+    """Return calls in the order of arrival, each with its number."""
+    values = [(OPERATION, number, weight, 1, tenant, None, None) for number, (tenant, weight) in enumerate(given)]
+    return [Call._make(call) for call in values]
 
 
 def test_a_light_call_joins_the_next_transaction_past_all_calls_of_a_heavy_tenant() -> None:
@@ -68,7 +61,7 @@ def test_every_call_goes_once_and_a_tenants_calls_go_in_their_order(given: list[
         go, waiting = split(waiting, room=room)
         assert sum(call.weight for call in go[1:]) <= room
         is_gone += go
-    assert sorted(is_gone, key=lambda call: call.number) == calls(*given)
+    assert sorted(is_gone, key=lambda call: call.payload) == calls(*given)
     for tenant in "abc":
-        numbers = [call.number for call in is_gone if call.tenant == tenant]
+        numbers = [call.payload for call in is_gone if call.tenant == tenant]
         assert numbers == sorted(numbers)
