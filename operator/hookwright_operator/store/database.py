@@ -160,11 +160,7 @@ class PostgresDatabase:
         self.notifications = Notifications(lambda: connected(url))
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
-        """Run a function in a transaction, possibly more than once, so the function must have no other effects.
-
-        Raises:
-            OutcomeUnknown: the connection was lost during COMMIT.
-        """
+        """Run a function in a transaction; its outcome is unknown if the connection was lost during COMMIT."""
         return await _persist(self._writer, work)
 
     async def read(self, work: Callable[[Connection], T], /, *, of_log: bool = False) -> T:

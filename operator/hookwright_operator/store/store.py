@@ -159,7 +159,7 @@ class Store:
 
     async def record_test(self, event: NewEvent, attempt: Attempt, accepted_ms: int) -> None:
         """Write a test of an endpoint with its one attempt: it is in the log, and in no counter."""
-        write = partial(accept.record_test, event=event, attempt=attempt, accepted_ms=accepted_ms)
+        write = partial(settle.record_test, event=event, attempt=attempt, accepted_ms=accepted_ms)
         await self.transactions.write_now(
             "record_test", write, weight=1 + accept.weight_of([event]), tenant=event.namespace
         )

@@ -23,15 +23,14 @@ from sqlalchemy import (
     true,
     tuple_,
     type_coerce,
-    update,
 )
 
 from hookwright_operator.ids import id_digest
-from hookwright_operator.store.records import SOURCE_END, TEST_REASON, Accepted, Attempt, NewEvent, State
-from hookwright_operator.store.schema import attempts, deliveries, event_ids, events
+from hookwright_operator.store.records import SOURCE_END, Accepted, NewEvent, State
+from hookwright_operator.store.schema import deliveries, event_ids, events
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import insert
-from hookwright_operator.store.sql.rows import packed, plain, rows, storable
+from hookwright_operator.store.sql.rows import packed, rows, storable
 from hookwright_operator.store.sql.statements import run
 from hookwright_runtime.errors import StoreError
 
@@ -281,31 +280,3 @@ def write_deliveries(
     run(connection, INSERT_DELIVERIES, {"delivery_rows": packed(delivery_rows), "now": now})
     numbers = Counter([row[2] for row in delivery_rows])
     add_counts(connection, slot, [Change(uid, number) for uid, number in numbers.items()])
-
-
-def record_test(connection: Connection, event: NewEvent, attempt: Attempt, *, accepted_ms: int, now: int) -> None:
-    """Write a test of an endpoint: an event, a delivery and its one attempt, which has ended.
-
-    The delivery is stored as discarded, with the reason `TEST_REASON`. So no claim, retry or replay finds it; it is
-    pruned with the delivered ones; and it changes no counter. `read.shown` returns the state that readers see.
-
-    Args:
-        connection: in a transaction.
-        event: with one delivery.
-        attempt: the attempt.
-        accepted_ms: when the test was requested.
-        now: when it ended.
-    """
-    [delivery] = event.deliveries
-    write_events(connection, [event], now=accepted_ms)
-    connection.execute(update(events).where(events.c.id == event.id).values(is_test=True))
-    end_state = {"state": State.DISCARDED.value, "reason": TEST_REASON, "due_ms": now, "attempts": 1, "ended_ms": now}
-    identity = {"id": delivery.id, "event_id": event.id, "endpoint_uid": delivery.endpoint_uid}
-    connection.execute(insert(deliveries).values({**identity, **end_state}))
-    headers = attempt.response_headers
-    texts = {
-        "error": plain(attempt.error),
-        "response": plain(attempt.response),
-        "response_headers": None if headers is None else plain(headers),
-    }
-    connection.execute(insert(attempts).values({**attempt._asdict(), **texts, "delivery_id": delivery.id}))

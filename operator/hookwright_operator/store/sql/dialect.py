@@ -18,26 +18,22 @@ class Dialect:
     Attributes:
         is_shared: whether other replicas may write during a transaction. Then a transaction locks the rows that it
             reads before it changes them.
-        direct: whether the driver runs frequent statements without SQLAlchemy; see `statements`.
         elements: SQL of a table with one row for each element of the JSON array ``{array}``, in the column ``value``.
         field: SQL of the value at ``{position}`` of the JSON array ``{array}``, of the type ``{kind}``.
     """
 
     is_shared: bool
-    direct: bool
     elements: str
     field: str
 
 
 SQLITE: Final = Dialect(
     is_shared=False,
-    direct=True,
     elements="json_each({array})",
     field="json_extract({array}, '$[{position}]')",
 )
 POSTGRES: Final = Dialect(
     is_shared=True,
-    direct=False,
     # Measured for 64 rows of 8 values: 160 µs with this SQL, 240 µs with an array for each column, 400 µs with json
     # instead of jsonb. The condition is true for every row. It makes the planner expect one row instead of a hundred.
     # For a hundred rows the planner would scan a small table instead of using its index, and keep that plan while the

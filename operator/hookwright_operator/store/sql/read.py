@@ -241,18 +241,10 @@ def _size(attempt: Attempt) -> int:
     return len(to_json(attempt))
 
 
-def _record(row: Row[*tuple[object, ...]], attempts: Sequence[Attempt]) -> DeliveryRecord:
-    return DeliveryRecord(
-        id=row.id,
-        event_id=row.event_id,
-        event_type=row.type,
-        endpoint_uid=row.endpoint_uid,
-        state=shown(State(row.state), row.reason, attempts),
-        reason=row.reason,
-        accepted_ms=row.accepted_ms,
-        due_ms=row.due_ms,
-        attempts=tuple(attempts),
-    )
+def _record(row: Row[*tuple[Any, ...]], attempts: Sequence[Attempt]) -> DeliveryRecord:
+    *identity, state, reason, accepted_ms, due_ms = row
+    state = shown(State(state), reason, attempts)
+    return DeliveryRecord(*identity, state, reason, accepted_ms, due_ms, tuple(attempts))
 
 
 def shown(state: State, reason: str, attempts: Sequence[Attempt]) -> State:

@@ -16,6 +16,7 @@ other delivery.
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final
 
@@ -55,20 +56,9 @@ _now = bindparam("now", type_=BigInteger)
 _uid = bindparam("endpoint", type_=Text)
 _count = bindparam("count", type_=Integer)
 
-_replays = select(
-    replays.c.id,
-    replays.c.endpoint_uid,
-    replays.c.state,
-    replays.c.since_ms,
-    replays.c.until_ms,
-    replays.c.total,
-    replays.c.done,
-    replays.c.begun_ms,
-    replays.c.ended_ms,
-    replays.c.states,
-    replays.c.types,
-    replays.c.total_is_exact,
-)
+_PLAIN: Final = tuple(field.name for field in fields(Replay) if field.name not in {"state", "choice"})
+"""The columns that have the value of a replay's attribute."""
+_replays = select(*[replays.c[name] for name in (*_PLAIN, "state", "states", "types")])
 _RUNNING_FOR = _replays.where(replays.c.endpoint_uid == _uid, is_running)
 _RUNNING = _replays.where(is_running)
 _BY_ID = _replays.where(replays.c.id == bindparam("id", type_=Text))
@@ -99,18 +89,6 @@ _STATES = (
     .order_by(deliveries.c.id)
     .with_for_update()
 )
-_PLAIN: Final = (
-    "id",
-    "endpoint_uid",
-    "since_ms",
-    "until_ms",
-    "total",
-    "done",
-    "begun_ms",
-    "ended_ms",
-    "total_is_exact",
-)
-"""The columns that have the value of a replay's attribute."""
 _RENEW_MANY = RENEW.where(deliveries.c.id.in_(select(_ids.c.id)))
 _COUNT_ONE_MORE = update(events).values(deliveries=events.c.deliveries + 1).where(events.c.id.in_(select(_ids.c.id)))
 _EXISTING = select(events.c.id).where(events.c.id.in_(select(_ids.c.id))).order_by(events.c.id)
@@ -254,11 +232,8 @@ def latest_replays(connection: Connection, endpoint_uid: str) -> list[Replay]:
 
 
 def _replay(row: Row[*tuple[Any, ...]]) -> Replay:
-    # Each round of replays reads all running ones, so a row is unpacked once.
-    id_, uid, state, since, until, total, progress, begin_ms, end_ms, states, types, exact = row
-    return Replay(
-        id_, uid, ReplayState(state), _choice(states, types), since, until, total, progress, begin_ms, end_ms, exact
-    )
+    *plain, state, states, types = row
+    return Replay(**dict(zip(_PLAIN, plain, strict=True)), state=ReplayState(state), choice=_choice(states, types))
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ Sync functions on a connection.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Final
 
@@ -82,16 +83,7 @@ BY_MESSAGE_ID, BY_EVENT_ID, BY_ID = [
         events.c.id == _id,
     )
 ]
-EVENT = select(
-    events.c.id,
-    events.c.namespace,
-    events.c.project,
-    events.c.type,
-    events.c.accepted_ms,
-    events.c.deliveries,
-    events.c.body,
-    events.c.attributes,
-).where(events.c.id == _id)
+EVENT = select(*[events.c[field.name] for field in fields(EventRecord)]).where(events.c.id == _id)
 
 
 def page(

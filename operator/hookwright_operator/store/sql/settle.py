@@ -26,8 +26,9 @@ from sqlalchemy import (
     update,
 )
 
-from hookwright_operator.store.records import Attempt, Settlement, Settlements, State
-from hookwright_operator.store.schema import attempts, deliveries
+from hookwright_operator.store.records import TEST_REASON, Attempt, NewEvent, Settlement, Settlements, State
+from hookwright_operator.store.schema import attempts, deliveries, events
+from hookwright_operator.store.sql.accept import write_events
 from hookwright_operator.store.sql.counters import Change, add_counts
 from hookwright_operator.store.sql.dialect import dialect_of, insert
 from hookwright_operator.store.sql.rows import packed, packed_column, plain, rows
@@ -248,3 +249,29 @@ def retry(connection: Connection, delivery_id: str, *, slot: int, now: int) -> t
         was_delivered = int(state is State.DELIVERED)
         add_counts(connection, slot, [Change(row.endpoint_uid, delivered=-was_delivered, failed=was_delivered - 1)])
     return state, row.endpoint_uid
+
+
+def record_test(connection: Connection, event: NewEvent, attempt: Attempt, *, accepted_ms: int, now: int) -> None:
+    """Write a test of an endpoint: an event, a delivery and its one attempt, which has ended.
+
+    The delivery is stored as discarded, with the reason `TEST_REASON`. So no claim, retry or replay finds it; it is
+    pruned with the delivered ones; and it changes no counter. `read.shown` returns the state that readers see.
+
+    Args:
+        connection: in a transaction.
+        event: with one delivery.
+        attempt: the attempt.
+        accepted_ms: when the test was requested.
+        now: when it ended.
+    """
+    [delivery] = event.deliveries
+    write_events(connection, [event], now=accepted_ms)
+    connection.execute(update(events).where(events.c.id == event.id).values(is_test=True))
+    end_state = {"state": State.DISCARDED.value, "reason": TEST_REASON, "due_ms": now, "attempts": 1, "ended_ms": now}
+    identity = {"id": delivery.id, "event_id": event.id, "endpoint_uid": delivery.endpoint_uid}
+    connection.execute(insert(deliveries).values({**identity, **end_state}))
+    run(
+        connection,
+        INSERT_ATTEMPTS,
+        {"made": _attempt_rows([Settlement(delivery.id, delivery.endpoint_uid, attempt, State.DISCARDED)])},
+    )

@@ -27,7 +27,7 @@ class Rows(Protocol):
 
 def run(connection: Connection, statement: Executable, parameters: Mapping[str, object]) -> Rows:
     """Run a statement that exists once in the process, with parameters of types that the driver accepts."""
-    if not dialect_of(connection).direct:
+    if dialect_of(connection).is_shared:
         return connection.execute(statement, parameters)
     form = _spelled(statement)
     values = [parameters.get(name, form.constants[name]) for name in form.names]
