@@ -114,12 +114,6 @@ def example(name: str) -> dict[str, str]:
     return {"type": name, "messageId": "m-42", **_FIELDS[_CHANNEL_OF[name]], **_OWN_FIELDS.get(name, {})}
 
 
-def wildcards_of(name: str) -> tuple[str, ...]:
-    """Return the wildcards that include an event type of the catalogue."""
-    wildcards = (wildcard for wildcard, channel in CHANNEL_WILDCARDS.items() if channel is _CHANNEL_OF[name])
-    return (EVERY_TYPE, *wildcards)
-
-
 def described_types() -> list[dict[str, Any]]:
     """Return every event type as `/v1` shows it: with its channel, its meaning, an example and its wildcards."""
     return [
@@ -128,7 +122,7 @@ def described_types() -> list[dict[str, Any]]:
             "channel": channel.value,
             "meaning": meaning,
             "example": example(name),
-            "wildcards": wildcards_of(name),
+            "wildcards": [EVERY_TYPE, *(wildcard for wildcard, owner in CHANNEL_WILDCARDS.items() if owner is channel)],
         }
         for channel, names in CATALOGUE.items()
         for name, meaning in names.items()

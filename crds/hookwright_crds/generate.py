@@ -1,7 +1,7 @@
 """Pure: the CustomResourceDefinitions, generated from the models and the CEL rules."""
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import yaml
 from pydantic import BaseModel
@@ -95,14 +95,8 @@ def attach(schema: Schema, rules: Mapping[str, Iterable[Rule]]) -> None:
         ]
 
 
-def _part(kind: Kind, name: str) -> type[BaseModel]:
-    annotation = kind.model_fields[name].annotation
-    assert isinstance(annotation, type)
-    assert issubclass(annotation, BaseModel)
-    return annotation
-
-
 def _object_schema(kind: Kind) -> Schema:
+    spec, status = (cast("type[BaseModel]", kind.model_fields[name].annotation) for name in ("spec", "status"))
     schema: Schema = {
         "type": "object",
         "description": kind.__doc__,
@@ -111,8 +105,8 @@ def _object_schema(kind: Kind) -> Schema:
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": structural(_part(kind, "spec"), sentences=SENTENCES, defaults=True),
-            "status": structural(_part(kind, "status"), sentences=SENTENCES, defaults=False),
+            "spec": structural(spec, sentences=SENTENCES, defaults=True),
+            "status": structural(status, sentences=SENTENCES, defaults=False),
         },
     }
     if not kind.model_fields["spec"].is_required():

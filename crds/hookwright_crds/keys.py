@@ -13,7 +13,9 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
 
 PREFIX: Final = "hw"
 KEY_ID_LENGTH: Final = 12
@@ -42,6 +44,16 @@ class KeyScope(StrEnum):
     READ = "read"
     MANAGE = "manage"
     PULL = "pull"
+
+
+def _each_once(scopes: tuple[KeyScope, ...] | None) -> tuple[KeyScope, ...] | None:
+    if scopes is not None and len(set(scopes)) < len(scopes):
+        raise ValueError("must not name a scope twice")
+    return scopes
+
+
+Scopes = Annotated[tuple[KeyScope, ...] | None, AfterValidator(_each_once)]
+"""The rights of a key; None: all."""
 
 
 class MalformedKeyError(ValueError):

@@ -22,7 +22,7 @@ from hookwright_crds.base import (
 )
 from hookwright_crds.conditions import Condition
 from hookwright_crds.endpoint_fields import OVERLAP_BOUNDS, EndpointFields, Overlap
-from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope
+from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
 
 TTL_BOUNDS: Final = ("1m", "168h")
 PREVIOUS_KEYS: Final = 3
@@ -134,7 +134,7 @@ class ApiKeySpec(Model):
     overlap: Annotated[Duration, within("overlap", OVERLAP_BOUNDS)] = Field(
         default="24h", description="How long a replaced key stays valid beside the new one, from 0s to 168h."
     )
-    scopes: tuple[KeyScope, ...] | None = Field(
+    scopes: Scopes = Field(
         default=None,
         description="Rights of the key, each once; all, if not set. send: events and tests of endpoints. read: "
         "everything of the project. manage: create, change and delete endpoints, retry and replay deliveries. pull: "
@@ -144,19 +144,9 @@ class ApiKeySpec(Model):
     )
 
     @model_validator(mode="after")
-    def _each_scope_once(self) -> Self:
-        if self.scopes is not None and len(set(self.scopes)) < len(self.scopes):
-            raise ValueError("scopes must not name a scope twice")
-        return self
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Self:
+    def _consistent(self) -> Self:
         if (self.handover is None) == (self.digest is None):
             raise ValueError("exactly one of handover and digest must be set")
-        return self
-
-    @model_validator(mode="after")
-    def _rotation_of_a_generated_key(self) -> Self:
         if self.digest is not None and self.rotation:
             raise ValueError(ROTATION_SENTENCE)
         return self

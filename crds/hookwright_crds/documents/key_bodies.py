@@ -6,13 +6,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from hookwright_crds.base import Timestamp
 from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Request, printable
-from hookwright_crds.keys import KeyScope
-
-
-def _each_once(scopes: tuple[KeyScope, ...] | None) -> tuple[KeyScope, ...] | None:
-    if scopes is not None and len(set(scopes)) < len(scopes):
-        raise ValueError("must not name a scope twice")
-    return scopes
+from hookwright_crds.keys import KeyScope, Scopes
 
 
 class KeyRequest(Request):
@@ -25,7 +19,7 @@ class KeyRequest(Request):
         str, Field(min_length=1, max_length=253, description="A name for people."), AfterValidator(printable)
     ]
     expires_at: Timestamp | None = Field(default=None, description="When it expires; if omitted, never.")
-    scopes: Annotated[tuple[KeyScope, ...] | None, AfterValidator(_each_once)] = Field(
+    scopes: Scopes = Field(
         default=None,
         min_length=1,
         max_length=len(KeyScope),

@@ -70,11 +70,8 @@ class ProjectAnswer(Answer):
     display_name: str = Field(examples=["Billing"])
 
 
-class MeAnswer(Answer):
+class MeAnswer(LoginUser):
     """The user of the session, and the accessible projects."""
 
-    email: str = Field(examples=["ada@example.com"])
-    organization: str = Field(examples=["acme"])
-    role: UserRole = Field(description="The rights of the user.", examples=["admin"])
     projects: list[ProjectAnswer]
     expires_at: str = Field(examples=[TIME_EXAMPLE])

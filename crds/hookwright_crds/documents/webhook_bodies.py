@@ -165,13 +165,7 @@ class WebhookDetailAnswer(WebhookAnswer):
 
 
 class SigningSecret(Answer):
-    """The signing secret of an endpoint in the form of the intake.
-
-    Attributes:
-        secret: the current one.
-        rotation: the value of ``spec.signing.rotation`` for which it was made.
-        previous_signs_until: until when the replaced secret also signs, None if it does not.
-    """
+    """The signing secret of an endpoint in the form of the intake, with the ``spec.signing.rotation`` of its making."""
 
     secret: str
     rotation: int
