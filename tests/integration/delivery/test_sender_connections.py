@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.attempts import BODY, MESSAGE, SECRET, delivery_of, endpoint, guarded, loopback, send
+from support.attempts import BODY, MESSAGE, SECRET, delivery_of, endpoint, loopback, send
 from support.polling import PATIENCE, until
 from support.receivers import answers, certificate, keeps_answering, read_request, serve
 
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http import client
 from hookwright_operator.delivery.http.connection import READ_LIMIT
-from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.http.signatures import signature_headers
 
@@ -224,16 +223,6 @@ async def test_an_answer_that_overtakes_its_request_leaves_no_connection_behind(
             outcome = await send(sender, endpoint(server.url), delivery_of(b"x" * 2**24))
             assert outcome.status_code == 200
             assert server.connections == number
-
-
-async def test_names_share_no_connection_even_at_one_address(receiver: Receiver) -> None:
-    """A connection was checked only for the host name that it was made for."""
-    guard = Guard(allowed_hosts=["hooks.svc.cluster.local"])
-    async with guarded(guard, lookup=lambda _host, _port: ["127.0.0.1"]) as sender:
-        outcome = await send(sender, endpoint(f"http://orders.hooks.svc.cluster.local:{receiver.port}/"))
-        second = await send(sender, endpoint(f"http://evil.example.com:{receiver.port}/"))
-    assert outcome.delivered
-    assert second.error.startswith("address refused: ")
 
 
 async def test_connections_take_the_addresses_of_a_name_in_turn() -> None:
