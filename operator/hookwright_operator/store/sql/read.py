@@ -242,9 +242,9 @@ def _size(attempt: Attempt) -> int:
 
 
 def _record(row: Row[*tuple[Any, ...]], attempts: Sequence[Attempt]) -> DeliveryRecord:
-    *identity, state, reason, accepted_ms, due_ms = row
+    id_, event_id, event_type, uid, state, reason, accepted_ms, due_ms = row
     state = shown(State(state), reason, attempts)
-    return DeliveryRecord(*identity, state, reason, accepted_ms, due_ms, tuple(attempts))
+    return DeliveryRecord(id_, event_id, event_type, uid, state, reason, accepted_ms, due_ms, tuple(attempts))
 
 
 def shown(state: State, reason: str, attempts: Sequence[Attempt]) -> State:
