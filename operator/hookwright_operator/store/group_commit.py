@@ -71,7 +71,7 @@ class Operation(Generic[P, R]):
     run: Callable[[Connection, Sequence[P]], Sequence[R]]
 
 
-class Call(NamedTuple):
+class WaitingCall(NamedTuple):
     """A call that waits for a transaction; see `GroupCommit.submit`."""
 
     operation: Operation[Any, Any]
@@ -95,10 +95,10 @@ class GroupCommit:
         self._transact = transact
         self._observe = observe
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Call] = []
+        self._waiting: list[WaitingCall] = []
         self._weight = 0
-        self._again: deque[Call] = deque()
-        self._under_way: Sequence[Call] = ()
+        self._again: deque[WaitingCall] = deque()
+        self._under_way: Sequence[WaitingCall] = ()
         self._wake = asyncio.Event()
         self._closing = False
         self._writer = asyncio.create_task(self._run(), name="store writer")
@@ -130,7 +130,7 @@ class GroupCommit:
         if self._closing or self._writer.done():
             raise StoreUnavailable(self._obituary())
         answer: asyncio.Future[R] = self._loop.create_future()
-        self._waiting.append(Call(operation, payload, weight, parts, tenant, answer, on_abandoned))
+        self._waiting.append(WaitingCall(operation, payload, weight, parts, tenant, answer, on_abandoned))
         self._weight += weight
         self._wake.set()
         return answer
@@ -163,7 +163,7 @@ class GroupCommit:
             self._answer(group, answers)
         self._under_way = ()
 
-    async def _gathered(self) -> Sequence[Call]:
+    async def _gathered(self) -> Sequence[WaitingCall]:
         """Wait for calls of the same moment, which arrive some loop iterations apart; a single call does not wait."""
         iterations = 0
         while iterations < min(sum([call.parts for call in self._waiting]) - 1, _TURNS):
@@ -198,7 +198,7 @@ class GroupCommit:
         self._observe("commit", rest)
 
     @staticmethod
-    def _leave_open(group: Mapping[Operation[Any, Any], Sequence[Call]], error: OutcomeUnknown) -> None:
+    def _leave_open(group: Mapping[Operation[Any, Any], Sequence[WaitingCall]], error: OutcomeUnknown) -> None:
         """Pass each caller the result that it would have got, because the caller may have to undo it."""
         results: Any = error.result
         for calls, (answers, _) in zip(group.values(), results, strict=True):
@@ -227,10 +227,10 @@ class _Group:
 
     __slots__ = ("calls", "operations", "start")
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[WaitingCall]) -> None:
         self.start = perf_counter()
         self.calls = calls
-        self.operations: dict[Operation[Any, Any], list[Call]] = {}
+        self.operations: dict[Operation[Any, Any], list[WaitingCall]] = {}
         for call in calls:
             self.operations.setdefault(call.operation, []).append(call)
 
@@ -243,7 +243,7 @@ class _Group:
         return results
 
 
-def split(waiting: Sequence[Call], *, room: int) -> tuple[list[Call], list[Call]]:
+def split(waiting: Sequence[WaitingCall], *, room: int) -> tuple[list[WaitingCall], list[WaitingCall]]:
     """Choose the calls of the next transaction.
 
     The oldest call is always chosen, so every call runs eventually. Calls without a tenant are always chosen, too:
@@ -281,7 +281,7 @@ def counted(refusal: Exception) -> Exception:
     return refusal
 
 
-def _refuse(call: Call, error: Exception) -> None:
+def _refuse(call: WaitingCall, error: Exception) -> None:
     if not call.answer.done():
         # Each caller gets its own exception: raising one exception in several tasks would mix their tracebacks.
         refusal = counted(translated(error))

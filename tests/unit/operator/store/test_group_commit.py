@@ -3,15 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookwright_operator.store.group_commit import Call, Operation, split
+from hookwright_operator.store.group_commit import Operation, WaitingCall, split
 
 OPERATION = Operation[int, int]("write", lambda _, numbers: numbers)
 
 
-def calls(*given: tuple[str, int]) -> list[Call]:
+def calls(*given: tuple[str, int]) -> list[WaitingCall]:
     """Return calls in the order of arrival, each with its number."""
     values = [(OPERATION, number, weight, 1, tenant, None, None) for number, (tenant, weight) in enumerate(given)]
-    return [Call._make(call) for call in values]
+    return [WaitingCall._make(call) for call in values]
 
 
 def test_a_light_call_joins_the_next_transaction_past_all_calls_of_a_heavy_tenant() -> None:
@@ -56,7 +56,7 @@ CALLS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), min_size
 @given(CALLS, st.integers(0, 100))
 def test_every_call_goes_once_and_a_tenants_calls_go_in_their_order(given: list[tuple[str, int]], room: int) -> None:
     """No call is lost, no call overtakes an older call of its tenant, and a transaction keeps its limit."""
-    waiting, is_gone = calls(*given), list[Call]()
+    waiting, is_gone = calls(*given), list[WaitingCall]()
     while waiting:
         go, waiting = split(waiting, room=room)
         assert sum(call.weight for call in go[1:]) <= room
