@@ -46,7 +46,6 @@ _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
 OPERATOR_CONNECTIONS: Final = OPERATOR_REQUESTS.total + TESTS.total + POLLS.total
 """Most connections to the operator."""
-_IDLE_CONNECTIONS: Final = 100
 _RECHECK_SECONDS: Final = 5.0
 _REPEAT: Final = (
     "Events can be sent again with the same ids or the same Idempotency-Key; before you repeat another request, look "
@@ -85,9 +84,8 @@ class OperatorClient:
             url: the operator's intake.
             token_file: the ServiceAccount token, read again when it changes.
         """
-        # One connection for each place, so tests and polls, which take long, delay no other request.
-        limits = httpx.Limits(max_connections=OPERATOR_CONNECTIONS, max_keepalive_connections=_IDLE_CONNECTIONS)
-        self._client = httpx.AsyncClient(base_url=url, trust_env=False, limits=limits)
+        # Tests and polls take long. httpcore counts them as idle, and would close the connections of other requests.
+        self._client, self._slow_client = _client(url, OPERATOR_REQUESTS.total), _client(url, TESTS.total + POLLS.total)
         self._requests = Places(OPERATOR_REQUESTS)
         self._tests, self._tests_of_endpoint = Places(TESTS), Places(TESTS_OF_ENDPOINT)
         self._token_file = token_file
@@ -97,6 +95,7 @@ class OperatorClient:
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+        await self._slow_client.aclose()
 
     async def forward(
         self,
@@ -171,14 +170,15 @@ class OperatorClient:
         leases: bool = False,
         within: httpx.Timeout | None = None,
     ) -> httpx.Response:
-        """Return the answer; ``leases``: a GET leases messages, so that it writes."""
+        """Return the answer; ``leases``: a GET leases messages, so that it writes; ``within``: it may take so long."""
         writes = leases or method != "GET"
         ours = {"Authorization": f"Bearer {self._read_token()}", "Accept": "application/json"}
         headers = {**headers_passed_on(), **(headers or {}), **ours}
         if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            answer = await self._client.request(
+            client = self._slow_client if within else self._client
+            answer = await client.request(
                 method, path, content=content, params=params, headers=headers, timeout=within or _TIMEOUT
             )
         except _NO_ANSWER as error:
@@ -200,6 +200,12 @@ class OperatorClient:
                 raise _away() from error
             self._checked_at = now
         return self._token
+
+
+def _client(url: str, connections: int) -> httpx.AsyncClient:
+    """Return a client with a connection for each place, which it keeps."""
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    return httpx.AsyncClient(base_url=url, trust_env=False, limits=limits)
 
 
 def refusal_of(answer: httpx.Response, subject: str, *, writes: bool) -> ProblemError:

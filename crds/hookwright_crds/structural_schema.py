@@ -81,7 +81,10 @@ class _Conversion:
             [inner] = alternatives
         else:
             return node
-        return self._resolved(inner, path) | {name: node[name] for name in node if name not in ("$ref", "anyOf")}
+        inner, outer = self._resolved(inner, path), {name: node[name] for name in node if name not in ("$ref", "anyOf")}
+        if twice := inner.keys() & outer.keys() - {"description", "title", "default", "examples"}:
+            raise SchemaError(path, f"given twice: {', '.join(sorted(twice))}")
+        return inner | outer
 
     def _part(self, keyword: str, value: Any, path: str) -> Schema:
         """Return the structural form of one keyword."""

@@ -107,7 +107,7 @@ class ProblemError(HookwrightError):
         status: HTTP status code.
         code: the kind of the problem.
         errors: the single faults, if several are named.
-        headers: further headers of the answer, with Retry-After if the request may succeed later.
+        headers: further headers of the answer; those of a 429 or 503 have Retry-After, of ``retry_after`` or 5 seconds.
         trace: the request's id in the log; empty if the log has no further details.
     """
 

@@ -11,7 +11,8 @@ class Shelf(Generic[V]):
     """Values by key, of which each counts for a holder.
 
     Args:
-        size: the most values; beyond it the holder with the most loses its least recently used one.
+        size: the most values. Beyond it a holder with more than an even share loses its least recently used one for a
+            new one; for a value of another holder, the holder with the most loses one.
     """
 
     def __init__(self, size: int) -> None:
@@ -42,8 +43,11 @@ class Shelf(Generic[V]):
         """Add or replace a value, and mark it as used."""
         self.discard(key)
         if len(self._values) >= self._size:
-            largest = max(self._keys.values(), key=len)
-            self.discard(next(iter(largest)))
+            keys = self._keys.get(holder) or OrderedDict[Hashable, None]()
+            # A holder with many values must not cost a look at all holders each time.
+            if len(keys) * len(self._keys) <= self._size:
+                keys = max(self._keys.values(), key=len)
+            self.discard(next(iter(keys)))
         self._values[key] = value, holder
         self._keys.setdefault(holder, OrderedDict())[key] = None
 

@@ -112,7 +112,7 @@ async def end_sessions(services: Services, session: Session) -> None:
     """End every session of a user; return when the API server has stored it.
 
     Raises:
-        ProblemError: 503, the sessions were not ended.
+        ProblemError: 503, it is not known whether the sessions ended.
     """
     try:
         # Logouts of this replica take turns, so only those of others make more than one write necessary.
@@ -121,8 +121,8 @@ async def end_sessions(services: Services, session: Session) -> None:
             while services.view.sessions_end(session.user) < session.issued_ms:
                 await _write_end(services, session)
     except (KubeError, TimeoutError) as error:
-        log.warning("end of sessions not written, refusing the logout", error=str(error))
-        raise unavailable("the sessions were not ended; log out again") from None
+        log.warning("end of sessions not written, refusing the logout", error=str(error) or type(error).__name__)
+        raise unavailable("it is not known whether the sessions ended; log out again") from None
 
 
 async def _write_end(services: Services, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Pure: the OpenAPI description: what all routes share, such as credentials and refusals, and a delivery."""
+"""The OpenAPI description: what all routes share, such as credentials and refusals, and a delivery."""
 
 import json
 import re

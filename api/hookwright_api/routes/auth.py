@@ -131,7 +131,7 @@ async def _write_hash(services: Services, user: UserRecord, password_hash: str) 
 async def log_out(request: Request) -> Response:
     """End all sessions of the user, on every device. Other replicas refuse their tokens within a second.
 
-    503 means that the sessions were not ended.
+    503 means that it is not known whether the sessions ended; log out again.
     """
     session = caller_of(request).session
     assert session is not None

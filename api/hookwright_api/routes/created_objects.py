@@ -58,6 +58,7 @@ async def take_back(services: Services, table: Table[R], plural: str, record: R)
         await services.kube.delete(object_path(plural, identity.namespace, identity.name), uid=identity.uid)
     except KubeError as error:
         if error.status != 409:
-            log.warning("object not ready and not deleted, it remains", name=identity.name, error=str(error))
+            where = {"resource": plural, "namespace": identity.namespace, "name": identity.name}
+            log.warning("object not ready and not deleted, it remains", **where, error=str(error))
             return
     table.forget(record)

@@ -60,8 +60,8 @@ async def create_key(
     bound = bound_key(idempotency_key, caller.credential_uid)
     key_id = _fresh_id(services, organization, project, bound, digest)
     key = mint(services.choose, key_id=key_id)
-    spec, request_id = _spec(project, body, key), digest if idempotency_key else None
-    manifest = created_object("ApiKey", organization, key.key_id, spec, creator=caller.actor, request=request_id)
+    spec, repeatable_digest = _spec(project, body, key), digest if idempotency_key else None
+    manifest = created_object("ApiKey", organization, key.key_id, spec, creator=caller.actor, request=repeatable_digest)
     try:
         resource = await services.kube.post(object_path("apikeys", organization), manifest)
     except KubeError as error:

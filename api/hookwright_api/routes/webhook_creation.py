@@ -62,8 +62,9 @@ async def create_webhook(
     """Register an endpoint; the answer has the secret that signs deliveries.
 
     A repetition by the same credential with the same Idempotency-Key gets the answer of the first request, or 409 if
-    the secret was replaced since. 503 means that the endpoint is not ready in time. With an Idempotency-Key it remains,
-    and a repetition returns it; otherwise it is deleted.
+    the secret was replaced since. 503 means that the endpoint is not ready in time, or that it is not known whether it
+    exists. With an Idempotency-Key it remains, and a repetition returns it. Otherwise one that is not ready is deleted;
+    if the outcome is not known, list the webhooks before you repeat the request.
     """
     services, caller = services_of(request), caller_of(request)
     name = one_project(request, project)
@@ -98,7 +99,8 @@ class WebhookCreation:
         spec = {"projectRef": {"name": self.project}, **spec_of(self._fields())}
         digest = self.digest() if repeatable else None
         manifest = created_object("WebhookEndpoint", self.organization, name, spec, creator=creator, request=digest)
-        manifest["metadata"]["labels"] |= self.body.labels
+        metadata = manifest["metadata"]
+        metadata["labels"] = {**self.body.labels, **metadata["labels"]}
         return manifest
 
     def _fields(self) -> dict[str, Any]:
@@ -199,7 +201,8 @@ async def register(services: Services, result: Created) -> tuple[EndpointRecord,
         if not result.is_new and (secret.rotation or signing.rotation or signing.secret_ref):
             raise rotated_since()
         return ready, secret.secret
-    log.warning("webhook not ready in time", name=identity.name, waited_for="secret" if ready else "status")
+    waited_for = "secret" if ready else "status"
+    log.warning("webhook not ready in time", name=identity.name, waited_for=waited_for, stays=result.repeatable)
     if result.repeatable:
         # Another replica may have answered a repetition of this request already, so the object must remain.
         raise unavailable("the webhook is not ready yet; send the same request again")

@@ -69,8 +69,9 @@ class Informer:
                 self._failures = 0
             except KubeError as error:
                 if error.status == 410:
-                    # The watch cannot continue from its last version, so the informer lists again.
+                    log.info("watch expired, listing again", resource=self.name)
                     self._version = ""
+                    continue
                 log.warning("watch failed", resource=self.name, error=str(error))
                 await self._back_off()
             except Exception:

@@ -130,7 +130,9 @@ class KubeconfigWay(ServiceWay):
         endpoint = self._object(name)
         rotation = (endpoint["spec"].get("signing") or {}).get("rotation", 0) + 1
         signing = {"rotation": rotation, **({"overlap": overlap} if overlap else {})}
-        self._patch(endpoint, {"spec": {"signing": signing}})
+        # With the version, another rotation in between is a conflict, and not taken for this one.
+        version = {"resourceVersion": endpoint["metadata"]["resourceVersion"]}
+        self._patch(endpoint, {"metadata": version, "spec": {"signing": signing}})
         deadline = time.monotonic() + _WAIT_SECONDS
         while (secret := self.call_endpoint("GET", name, "secret"))["rotation"] < rotation:
             if time.monotonic() > deadline:

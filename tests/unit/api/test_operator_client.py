@@ -129,6 +129,32 @@ async def test_a_request_that_was_not_sent_did_nothing(token: Path, monkeypatch:
         assert NOTHING in await refusal(operator, WRITES["events"])
 
 
+async def test_polls_that_wait_take_no_connection_of_other_requests(
+    token: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tenants decide how many polls wait, and each new connection costs the requests of all tenants."""
+    monkeypatch.setattr(operator_client, "_POLL_TIMEOUT", httpx.Timeout(30.0))
+
+    async def answers_all_but_polls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not (await reader.readuntil(b"\r\n\r\n")).split()[1].endswith(b"/messages"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        await asyncio.Event().wait()
+
+    number = OPERATOR_REQUESTS.total + 1
+    async with (
+        serve(answers_all_but_polls) as server,
+        connected(server.url.removesuffix("/hooks"), token) as operator,
+    ):
+        polls = [asyncio.create_task(operator.take_messages("acme", f"w{index}", {})) for index in range(number)]
+        await until(lambda: server.connections == number)
+        for _ in range(3):
+            await READS["the log"](operator)
+        assert server.connections == number + 1
+        for poll in polls:
+            poll.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
+
 async def test_a_test_whose_answer_is_no_json_has_an_unknown_outcome(token: Path) -> None:
     """The event was probably sent; a secret without JSON was only read."""
     async with (

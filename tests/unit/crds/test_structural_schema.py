@@ -117,6 +117,10 @@ def test_a_field_becomes_its_structural_form(annotation: Any, expected: dict[str
         (Annotated[str, Field(json_schema_extra={"nullable": True})], "nullable True has no equivalent"),
         (int | str, "anyOf must be 'a type or null'"),
         (int | str | None, "anyOf must be 'a type or null'"),
+        (
+            Annotated[Annotated[str, Field(max_length=5)] | None, Field(json_schema_extra={"maxLength": 9})],
+            "given twice",
+        ),
         (Any, "type None is none of"),
         (None, "type 'null' is none of"),
         (list[Any], "type None is none of"),

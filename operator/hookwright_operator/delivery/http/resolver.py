@@ -75,7 +75,7 @@ class GuardedResolver:
         # A look-up cannot be cancelled and keeps its place until the resolver's timeout, so half of the places serve
         # only namespaces that have none.
         self._places = Places(LOOKUPS)
-        # By namespace and host, so that no namespace sees or evicts the entries of another one.
+        # By namespace and host, so that no namespace sees the entries of another one.
         self._names: Shelf[NameEntry] = Shelf(_NAMES)
         self._pending: dict[tuple[str, str], _Pending] = {}
         self._loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ async def of_endpoint(intake: IntakeContext, request: Request, right: Right) -> 
         series = await intake.services.store.statistics.of(endpoint.uid, window)
         counts = None
         if endpoint.pulled:
-            now_ms = intake.services.replays.clock_ms()
+            now_ms = intake.services.messages.clock_ms()
             counts = await intake.services.store.read_log(count_messages, endpoint.uid, now=now_ms)
     return WebhookStatisticsAnswer(**_fields(series), messages=_messages(counts) if counts else None)
 

@@ -1,7 +1,8 @@
 """Schema migrations: a new database gets the tables of `schema`, and Alembic brings an older one up to date.
 
 A change of the schema needs a new module in ``versions/``, the new definitions in `schema`, and `HEAD`. If operators of
-the revision before cannot use the new schema, the migration sets ``compatibility.oldest`` to its own revision.
+the revision before cannot use the new schema, the migration sets ``compatibility.oldest`` to its own revision, and
+`OLDEST` changes too.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from hookwright_runtime.errors import StoreError
 
 HEAD = "r0002"
 """The newest revision in ``versions/``. The ids of revisions rise in the order of the alphabet."""
+OLDEST = "r0002"
+"""The oldest revision whose operators can use a schema of `HEAD`."""
 
 Admit = Callable[[Connection], None]
 """Raises a StoreError if this process may not use the database; it is called before the schema is changed."""
@@ -65,7 +68,7 @@ def _create(connection: Connection) -> None:
         connection.execute(CreateTable(table))
         for index in sorted(table.indexes, key=_rank):
             connection.execute(CreateIndex(index))
-    connection.execute(compatibility.insert().values(oldest=HEAD))
+    connection.execute(compatibility.insert().values(oldest=OLDEST))
 
 
 def _rank(index: Index) -> tuple[bool, str]:

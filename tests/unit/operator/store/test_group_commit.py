@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hookwright_operator.store.group_commit import Operation, WaitingCall, split
 
-OPERATION = Operation[int, int]("write", lambda _, numbers: numbers)
+OPERATION: Operation[int, int] = Operation("write", lambda _, numbers: numbers)
 
 
 def calls(*given: tuple[str, int]) -> list[WaitingCall]:
