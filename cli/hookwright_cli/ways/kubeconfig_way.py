@@ -125,14 +125,24 @@ class KubeconfigWay(ServiceWay):
         is_of_api = (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == _MADE_BY_API
         return self.cluster.patch(self._path(meta["name"]), body, _MADE_BY_API if is_of_api else FIELD_MANAGER)
 
-    def rotate(self, name: str, overlap: str) -> Document:
-        """Raise ``spec.signing.rotation``, and wait for the new secret."""
+    def _request_rotation(self, name: str, overlap: str) -> int:
+        """Raise ``spec.signing.rotation``, and return it; another change in between is a conflict."""
         endpoint = self._object(name)
-        rotation = (endpoint["spec"].get("signing") or {}).get("rotation", 0) + 1
+        rotation: int = (endpoint["spec"].get("signing") or {}).get("rotation", 0) + 1
         signing = {"rotation": rotation, **({"overlap": overlap} if overlap else {})}
-        # With the version, another rotation in between is a conflict, and not taken for this one.
         version = {"resourceVersion": endpoint["metadata"]["resourceVersion"]}
         self._patch(endpoint, {"metadata": version, "spec": {"signing": signing}})
+        return rotation
+
+    def rotate(self, name: str, overlap: str) -> Document:
+        """Raise ``spec.signing.rotation``, and wait for the new secret."""
+        try:
+            rotation = self._request_rotation(name, overlap)
+        except CommandError as error:
+            if error.code is not ExitCode.CONFLICT:
+                raise
+            # The status changes often; the next attempt reads it again.
+            rotation = self._request_rotation(name, overlap)
         deadline = time.monotonic() + _WAIT_SECONDS
         while (secret := self.call_endpoint("GET", name, "secret"))["rotation"] < rotation:
             if time.monotonic() > deadline:
