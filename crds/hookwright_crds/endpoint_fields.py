@@ -179,8 +179,8 @@ def check_consistent(fields: F) -> F:
         raise ValueError(CLOUDEVENT_HEADERS_SENTENCE)
     if (fields.url is None) == (fields.pull is None):
         raise ValueError(URL_OR_PULL_SENTENCE)
-    for name in PUSH_FIELDS if fields.pull is not None else ():
+    for name in PUSH_FIELDS:
         info = type(fields).model_fields[name]
-        if getattr(fields, name) != info.default:
+        if fields.pull is not None and getattr(fields, name) != info.default:
             raise ValueError(PUSH_ONLY_SENTENCE.format(info.alias or name))
     return fields

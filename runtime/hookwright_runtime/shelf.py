@@ -1,4 +1,4 @@
-"""Pure: a bounded cache whose values count for holders, such as namespaces, so that none evicts those of the others."""
+"""Pure: a bounded cache whose values count for holders, such as namespaces; the largest holder loses a value first."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -43,9 +43,9 @@ class Shelf(Generic[V]):
         """Add or replace a value, and mark it as used."""
         self.discard(key)
         if len(self._values) >= self._size:
-            keys = self._keys.get(holder) or OrderedDict[Hashable, None]()
+            keys = self._keys.get(holder)
             # A holder with many values must not cost a look at all holders each time.
-            if len(keys) * len(self._keys) <= self._size:
+            if keys is None or len(keys) * len(self._keys) <= self._size:
                 keys = max(self._keys.values(), key=len)
             self.discard(next(iter(keys)))
         self._values[key] = value, holder

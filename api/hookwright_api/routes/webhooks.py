@@ -227,10 +227,8 @@ async def with_live(services: Services, identity: Identity, act: Callable[[Objec
         try:
             return await act(live)
         except KubeError as error:
-            if error.status == 404:
-                raise not_found("the webhook") from None
             if error.status != 409:
-                raise from_kube(error, "the webhook") from None
+                raise _refusal_of(error) from None
     raise ProblemError(409, "the webhook changes too often at the moment; nothing was done, repeat the request")
 
 
@@ -243,12 +241,14 @@ async def read_live(services: Services, identity: Identity) -> Object:
     try:
         live = await services.kube.get(_path(identity))
     except KubeError as error:
-        if error.status == 404:
-            raise not_found("the webhook") from None
-        raise from_kube(error, "the webhook") from None
+        raise _refusal_of(error) from None
     if live["metadata"]["uid"] != identity.uid or "deletionTimestamp" in live["metadata"]:
         raise not_found("the webhook")
     return live
+
+
+def _refusal_of(error: KubeError) -> ProblemError:
+    return not_found("the webhook") if error.status == 404 else from_kube(error, "the webhook")
 
 
 async def write(services: Services, identity: Identity, patch: Object) -> EndpointRecord:

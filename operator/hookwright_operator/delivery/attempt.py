@@ -128,10 +128,9 @@ def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: Ret
     settlement = Settlement(delivery.id, endpoint.uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement
-    if endpoint.max_attempts is not None and number >= endpoint.max_attempts:
-        return settlement._replace(state=State.FAILED)
+    is_last = endpoint.max_attempts is not None and number >= endpoint.max_attempts
     due_ms = schedule.next(number, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
-    if due_ms is None:
+    if due_ms is None or is_last:
         return settlement._replace(state=State.FAILED)
     return settlement._replace(state=State.PENDING, due_ms=due_ms)
 
