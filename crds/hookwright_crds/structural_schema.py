@@ -13,7 +13,7 @@ Schema: TypeAlias = dict[str, Any]
 """A JSON schema, or a part of one, as a JSON object."""
 
 _DROPPED_KEYWORDS: Final = frozenset({"title", "$defs", "examples", "$ref", "anyOf"})
-"""A ``$ref`` and an ``anyOf`` are replaced by what they refer to."""
+"""A ``$ref`` and an ``anyOf`` are replaced by the type that they name."""
 _KEPT_KEYWORDS: Final = frozenset(
     {
         "type", "description", "enum", "required", "minLength", "maxLength", "minItems", "maxItems",
@@ -71,7 +71,7 @@ class _Conversion:
         return {keyword: result[keyword] for keyword in (*_FIRST, *result) if keyword in result}
 
     def _resolved(self, node: Schema, path: str) -> Schema:
-        """Return a node with what it refers to; of two descriptions the outer wins."""
+        """Return a node with the keywords of the type that it names; of two descriptions the outer wins."""
         if "$ref" in node:
             inner = self._definitions[node["$ref"].removeprefix("#/$defs/")]
         elif "anyOf" in node:

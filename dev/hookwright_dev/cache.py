@@ -33,7 +33,7 @@ def exclusive(path: Path, subject: str) -> Iterator[None]:
 
     Args:
         path: the file to lock; it is created.
-        subject: what the processes prepare, for the progress line of one that waits.
+        subject: the thing that the processes prepare; the progress line of a waiting one names it.
     """
     with path.open("w") as lock:
         with progress(f"waiting for another process that prepares {subject}"):

@@ -179,7 +179,7 @@ _MEANINGS: Final = {
 def route_options(
     path: str, *, methods: Collection[str], permission: Permission, body_limit: int
 ) -> tuple[dict[int | str, dict[str, Any]], dict[str, Any]]:
-    """Return the refusals that a route can answer with, and what else its operation has: its permission.
+    """Return the refusals that a route can answer with, and the extensions of its operation, which name its permission.
 
     Extensions name the scope of a key and the least role of a user. A security requirement may have them too, but only
     OAuth declares scopes, so linters report others as unknown.

@@ -24,7 +24,7 @@ def is_cursor(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLog:
-    """What is more than a read of the store."""
+    """The operations on deliveries that need more than a read of the store."""
 
     store: Store
     dispatcher: Dispatcher
