@@ -12,12 +12,13 @@ class EndpointField(NamedTuple):
     Attributes:
         name: on ``/v1``.
         spec: its name in the spec of a WebhookEndpoint.
-        form: url, text, duration, time, number, choice, list, map, object or group (an object that may be empty).
-        options: names of its option; each field of a group has its own, and so has no other object.
+        form: url, text, duration, time, number, choice, list, numbers, map, object, group (an object that may be empty)
+            or parts (an object that has at least one of its fields).
+        options: names of its option; each field of a group and of parts has its own, and so has no other object.
         hidden: whether no answer shows it.
         push_only: whether it limits requests, so that an endpoint with pull does not have it.
         choices: of a choice.
-        fields: of an object or group.
+        fields: of an object, group or parts.
     """
 
     name: str

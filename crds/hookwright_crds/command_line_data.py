@@ -17,7 +17,9 @@ from hookwright_crds.users import UserRole
 
 _Type: TypeAlias = Any
 """What an annotation can contain: a class or a form of `typing`."""
-_OPTIONS: Final = {"url": ["--to"], "events": ["--event", "-e"], "headers": ["--header"]}
+_OPTIONS: Final = {
+    "url": ["--to"], "events": ["--event", "-e"], "headers": ["--header"], "schedule": ["--retry-schedule"]
+}  # fmt: skip
 """The names of options that are not the name of the field."""
 _CHECKS: Final = {"duration": get_args(Duration)[-1], "url": AfterValidator(check_url)}
 """Forms of a text, by the validator."""
@@ -61,8 +63,14 @@ def _form(kind: _Type, metadata: list[Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"form": "choice", "choices": list(arguments)}
     if isinstance(kind, type) and issubclass(kind, Model):
-        # A group may be empty, so it is chosen by a flag; another object is the value of its only field.
-        is_group = not any(info.is_required() for info in kind.model_fields.values())
-        return {"form": "group" if is_group else "object", "fields": list(_fields(kind))}
+        infos = kind.model_fields.values()
+        if any(info.is_required() for info in infos):
+            form = "object"  # the value of its only field
+        else:
+            # A group means something without a value if it has defaults, so a flag chooses it.
+            form = "group" if any(info.default is not None for info in infos) else "parts"
+        return {"form": form, "fields": list(_fields(kind))}
+    if origin is tuple and _form(arguments[0], [])["form"] == "number":
+        return {"form": "numbers"}
     names = [name for name, check in _CHECKS.items() if check in metadata]
     return {"form": names[0] if names else _FORMS[origin or kind]}

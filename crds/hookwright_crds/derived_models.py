@@ -100,7 +100,7 @@ def _bounded(kind: _Type, info: FieldInfo) -> _Type:
 
 
 def _of_request(info: FieldInfo) -> dict[str, Any]:
-    """Return the default, and that a list of the contract has each value once."""
+    """Return the default, and that a list has each value once, unless it may be null."""
     extra = {"json_schema_extra": {"uniqueItems": True}} if _parts(info.annotation)[0] is tuple else {}
     if info.default_factory is not None:
         return {"default_factory": info.default_factory, **extra}

@@ -1,10 +1,11 @@
 """Pure: the fields of an endpoint that people set, by YAML, `/v1`, console or command line, each written once."""
 
+from datetime import timedelta
 from typing import Annotated, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
-from hookwright_crds.base import Duration, Model, Timestamp, at_most, within
+from hookwright_crds.base import Duration, Model, Timestamp, at_most, parse_duration, within
 from hookwright_crds.events import SUBSCRIPTIONS
 from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
@@ -12,9 +13,14 @@ MAX_HEADERS: Final = 32
 TIMEOUT_BOUNDS: Final = ("1s", "30s")
 OVERLAP_BOUNDS: Final = ("0s", "168h")
 LEASE_BOUNDS: Final = ("1s", "1h")
+SCHEDULE_BOUNDS: Final = ("1s", "168h")
+"""The shortest delay of a retry schedule, and the longest sum of its delays."""
+RETRY_AFTER_BOUNDS: Final = ("0s", "24h")
+MAX_ENTRIES: Final = 20
+SCHEDULE_SENTENCE: Final = "schedule must have delays of at least 1s, such as 30s or 2h, and at most 168h in all"
 URL_OR_PULL_SENTENCE: Final = "exactly one of url and pull must be set"
 PUSH_ONLY_SENTENCE: Final = "{} limits requests to a url; omit it for an endpoint with pull"
-PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit", "max_attempts")
+PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit", "max_attempts", "retry")
 """Fields that limit requests to a url."""
 HIDDEN_FIELDS: Final = ("headers",)
 """Fields that no answer shows, because a receiver may use a value as a credential."""
@@ -45,6 +51,14 @@ def _each_once(events: tuple[str, ...]) -> tuple[str, ...]:
     return events
 
 
+def _within_a_week(schedule: tuple[str, ...]) -> tuple[str, ...]:
+    shortest, longest = map(parse_duration, SCHEDULE_BOUNDS)
+    delays = [*map(parse_duration, schedule)]
+    if min(delays, default=shortest) < shortest or sum(delays, timedelta()) > longest:
+        raise ValueError(SCHEDULE_SENTENCE)
+    return schedule
+
+
 def _not_reserved(headers: dict[str, str]) -> dict[str, str]:
     names = sorted(name for name in headers if name.lower() in RESERVED_HEADERS)
     if names:
@@ -54,6 +68,7 @@ def _not_reserved(headers: dict[str, str]) -> dict[str, str]:
 
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME_PATTERN)]
 HeaderValue = Annotated[str, StringConstraints(max_length=4096, pattern=HEADER_VALUE_PATTERN)]
+FinalStatus = Annotated[StrictInt, Field(ge=300, le=599)]
 Subscription = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": [*SUBSCRIPTIONS]})]
 Overlap = Annotated[
     Duration,
@@ -66,6 +81,8 @@ Overlap = Annotated[
 
 
 F = TypeVar("F", bound="EndpointFields")
+T = TypeVar("T")
+Entries = Annotated[tuple[T, ...], Field(min_length=1, max_length=MAX_ENTRIES), at_most(MAX_ENTRIES)]
 
 
 class RateLimit(Model):
@@ -89,6 +106,31 @@ class Pull(Model):
         description="How long a consumer may keep a message before it acknowledges it, if it requests no other time: "
         "from 1s to 1h.",
         examples=["30s"],
+    )
+
+
+class Retry(Model):
+    """How failed attempts of an endpoint are repeated; what is not set is as in the installation."""
+
+    schedule: Annotated[Entries[Duration], AfterValidator(_within_a_week)] | None = Field(
+        default=None,
+        title="Delays before retries",
+        description="The delay before each retry, in place of the installation's schedule: 1 to 20 delays, each at "
+        "least 1s, 168h in all. A delivery has one attempt more than there are delays.",
+        examples=[["30s", "10m", "2h"]],
+    )
+    retry_after_max: Annotated[Duration, within("retryAfterMax", RETRY_AFTER_BOUNDS)] | None = Field(
+        default=None,
+        title="Longest Retry-After",
+        description="The longest delay that a 429 or 503 may ask for by Retry-After, from 0s to 24h. Without it, this "
+        "is the next delay of the schedule, or the double of the last one.",
+        examples=["1h"],
+    )
+    end_on: Entries[FinalStatus] | None = Field(
+        default=None,
+        title="Statuses without a retry",
+        description="Statuses of HTTP that end a delivery at once as failed, from 300 to 599, at most 20.",
+        examples=[[410]],
     )
 
 
@@ -153,6 +195,7 @@ class EndpointFields(Model):
         le=100,
         examples=[3],
     )
+    retry: Retry | None = Field(default=None, description="How failed attempts are repeated.")
     format: Literal["json", "cloudevents"] = Field(
         default="json",
         description="json: the event is the body. cloudevents: the same body, as a CloudEvent in binary mode: id, "

@@ -22,6 +22,9 @@ from hookwright_crds.endpoint_fields import (
     PUSH_FIELDS,
     PUSH_ONLY_SENTENCE,
     RESERVED_HEADERS,
+    RETRY_AFTER_BOUNDS,
+    SCHEDULE_BOUNDS,
+    SCHEDULE_SENTENCE,
     TIMEOUT_BOUNDS,
     URL_OR_PULL_SENTENCE,
     EndpointFields,
@@ -175,6 +178,15 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
         "spec.expiresAt": (_EXPIRY,),
         "spec.url": tuple(map(_url, URL_RULES)),
         "spec.pull.lease": (_duration("lease", LEASE_BOUNDS, "30s or 5m"),),
+        "spec.retry.schedule": (
+            Rule(
+                f"self.all(delay, delay != '' && delay.matches({cel_text(DURATION_PATTERN)}) "
+                f"&& duration(delay) >= duration('{SCHEDULE_BOUNDS[0]}')) "
+                f"&& self.map(delay, duration(delay)).sum() <= duration('{SCHEDULE_BOUNDS[1]}')",
+                SCHEDULE_SENTENCE,
+            ),
+        ),
+        "spec.retry.retryAfterMax": (_duration("retryAfterMax", RETRY_AFTER_BOUNDS, "30s or 1h"),),
         "spec.events": (
             Rule(
                 "self.all(event, self.exists_one(other, other == event))",

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, Protocol, Self
 
 from hookwright_crds.base import parse_duration
+from hookwright_crds.endpoint_fields import Retry
 from hookwright_crds.events import expanded
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
@@ -47,6 +48,7 @@ class Endpoint:
         format: ``json``, or ``cloudevents`` for CloudEvents in binary mode.
         per_minute: attempts a minute at most, evenly spread; None: no limit.
         max_attempts: of one delivery; None: as many as the retry schedule has.
+        retry: what its spec says about retries, None if it has nothing of it.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
         newest_signs: whether the newest secret makes ``X-Service-Signature``, as for a Secret that the tenant makes;
@@ -70,6 +72,7 @@ class Endpoint:
     headers: tuple[tuple[str, str], ...] = ()
     per_minute: int | None = None
     max_attempts: int | None = None
+    retry: Retry | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     block_reason: str = ""
     format: str = "json"
@@ -106,6 +109,7 @@ class Endpoint:
             format=spec.format,
             per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
             max_attempts=spec.max_attempts,
+            retry=spec.retry,
             secrets=secrets,
             block_reason=block_reason,
             rotation=rotation,

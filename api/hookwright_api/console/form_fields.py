@@ -96,6 +96,7 @@ class FormField(NamedTuple):
         options: of a choice.
         default: the JSON value of a field that is not set; None for an empty one.
         is_optional: the field may be empty, and then has no value.
+        has_numbers: the value, or each entry of a list, is a number.
     """
 
     name: str
@@ -107,6 +108,7 @@ class FormField(NamedTuple):
     options: Sequence[str]
     default: Any
     is_optional: bool
+    has_numbers: bool
 
     @property
     def placeholder(self) -> str:
@@ -142,18 +144,23 @@ class FormField(NamedTuple):
             ProblemError: 422, a time or a line of a text area cannot be read.
         """
         match self.kind:
-            case "choices" | "lines":
-                return form.all(self.name) if self.options else [line for line in form.lines(self.name) if line.strip()]
+            case "choices":
+                return form.all(self.name)
+            case "lines":
+                values = [self._entry(line.strip()) for line in form.lines(self.name) if line.strip()]
+                return values if values or not self.is_optional else None
             case "flag":
                 return bool(form.all(self.name))
             case "pairs":
                 return form.pairs(self.name)
             case "time" if form.text(self.name):
                 return moment_of(self.name, form.text(self.name), "0")
-            case "number" if _NUMBER.fullmatch(form.text(self.name)):
-                return int(form.text(self.name))
-        # Other text stays, because the class of the request has the words for its fault.
-        return (form.raw(self.name) if self.kind == "password" else form.text(self.name)) or None
+        value = form.raw(self.name) if self.kind == "password" else form.text(self.name)
+        return self._entry(value) if value else None
+
+    def _entry(self, text: str) -> int | str:
+        # Another text than a number stays, because the class of the request has the words for its fault.
+        return int(text) if self.has_numbers and _NUMBER.fullmatch(text) else text
 
 
 @cache
@@ -164,7 +171,9 @@ def fields_of(model: type[BaseModel]) -> Mapping[str, FormField]:
 
 
 def _lines(value: Any) -> list[str]:
-    return [f"{name}: {text}" for name, text in value.items()] if isinstance(value, dict) else value or []
+    if isinstance(value, dict):
+        return [f"{name}: {text}" for name, text in value.items()]
+    return [str(entry) for entry in value or ()]
 
 
 def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> Iterator[FormField]:
@@ -174,7 +183,8 @@ def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> I
         if "properties" in node:
             yield from _fields(node, definitions, f"{path}{name}.", is_optional=optional)
             continue
-        options = _resolved(node.get("items", {}), definitions).get("enum", ()) or node.get("enum", ())
+        items = _resolved(node.get("items", {}), definitions)
+        options = items.get("enum", ()) or node.get("enum", ())
         kind = _KINDS[node["type"]]
         if options:
             kind = "choices" if kind == "lines" else "choice"
@@ -195,6 +205,7 @@ def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> I
             options=options,
             default=node.get("default"),
             is_optional=optional and kind != "flag" and not node.get("default"),
+            has_numbers="integer" in (node["type"], items.get("type")),
         )
 
 

@@ -24,6 +24,8 @@ TARGETS: Final = {
     for group in (name.partition(".")[0],)
 }
 """The target that an endpoint must have for a field to apply, empty if it always applies."""
+_OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name}
+"""The fields that are objects, each of which has fields of its own in the form."""
 CHANNELS: Final = {Channel.EMAIL: "Email", Channel.WHATSAPP: "WhatsApp", Channel.SMS: "SMS"}
 """The channels in words."""
 EVENT_GROUPS: Final = {
@@ -62,10 +64,13 @@ def document_in(form: Form) -> dict[str, Any]:
     for name, field in FIELDS.items():
         group, _, part = name.partition(".")
         value = field.read(form) if TARGETS[name] in ("", target) else None
-        if part and (value is not None or group == target):
-            document[group] = {**(document.get(group) or {}), part: value}
+        if part:
+            document.setdefault(group, {})[part] = value
         else:
-            document.setdefault(group, value)
+            document[group] = value
+    for group in _OBJECTS - {target}:
+        if all(value is None for value in document[group].values()):
+            document[group] = None
     # Without a text, the fault of the URL is more exact than that of a missing target.
     return document if target == "pull" else {**document, "url": document["url"] or ""}
 

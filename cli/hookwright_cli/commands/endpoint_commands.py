@@ -31,7 +31,8 @@ _SYNTAX: dict[str, tuple[Any, str | None, str]] = {
     "number": (int, "N", ""),
     "object": (int, "N", " 0 removes it."),
     "group": (bool, None, ""),
-    "list": (list[str], "TYPE", " Repeat the option."),
+    "list": (list[str], "VALUE", " Repeat the option."),
+    "numbers": (list[str], "N", " Repeat the option."),
     "map": (list[str], "NAME=@FILE", " Each value is in a file. Repeat the option."),
     "time": (str, "DURATION|TIME|never", " A duration counts from now."),
 }
@@ -80,13 +81,13 @@ def with_field_options(function: Callable[..., None]) -> Callable[..., None]:
     """Let the function of a command have the options of all fields in place of ``**options``."""
     signature = inspect.signature(function)
     parameters = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
-    fields = [item for field in ENDPOINT_FIELDS for item in (field, *_group(field))]
+    fields = [item for field in ENDPOINT_FIELDS for item in (field, *_group(field)) if item.form != "parts"]
     function.__signature__ = signature.replace(parameters=[*parameters, *map(_option, fields)])  # type: ignore[attr-defined]
     return function
 
 
 def _group(field: EndpointField) -> tuple[EndpointField, ...]:
-    return field.fields if field.form == "group" else ()
+    return field.fields if field.form in ("group", "parts") else ()
 
 
 def _option(field: EndpointField) -> inspect.Parameter:
@@ -96,7 +97,7 @@ def _option(field: EndpointField) -> inspect.Parameter:
         *field.options,
         metavar=metavar,
         help=(field.fields[0] if field.form == "object" else field).description + remark,
-        autocompletion=type_names if field.form == "list" else None,
+        autocompletion=type_names if field.name == "events" else None,
     )
     return inspect.Parameter(field.parameter, inspect.Parameter.KEYWORD_ONLY, default=parameter, annotation=kind | None)
 
@@ -107,10 +108,12 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     for field in ENDPOINT_FIELDS:
         value = options.get(field.parameter)
         group = {
-            part.name: options[part.parameter] for part in _group(field) if options.get(part.parameter) is not None
+            part.name: _value(part, options[part.parameter])
+            for part in _group(field)
+            if options.get(part.parameter) is not None
         }
         if value is not None or group:
-            patch[field.name] = group if field.form == "group" else _value(field, value)
+            patch[field.name] = group if _group(field) else _value(field, value)
     if "url" in patch and "pull" in patch:
         raise CommandError("--to URL sends requests; --pull and --lease are for an endpoint without it", ExitCode.USAGE)
     if "url" in patch:
@@ -124,6 +127,8 @@ def _value(field: EndpointField, value: Any) -> Any:
     match field.form:
         case "list":
             return [item for part in value for item in part.split(",")]
+        case "numbers":
+            return [int(item) if item.isdecimal() else item for part in value for item in part.split(",")]
         case "map":
             return dict(map(_header, value))
         case "object":

@@ -94,7 +94,8 @@ def field_text(field: EndpointField, document: Document) -> str:
     if document.get("pull") and field.push_only:
         return "-"
     if field.fields and value:
-        return ", ".join(f"{inner} {name.replace('_', ' ')}" for name, inner in value.items())
+        parts = {name: inner for name, inner in value.items() if inner is not None}
+        return ", ".join(f"{shown(inner)} {name.replace('_', ' ')}" for name, inner in parts.items())
     return shown(value)
 
 

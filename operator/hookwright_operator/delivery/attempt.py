@@ -1,10 +1,12 @@
 """Pure: the outcome of one attempt, the retry schedule, and the next state of a delivery."""
 
+import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple, Self
 
+from hookwright_crds.base import parse_duration
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed, Settlement, State
 
@@ -70,9 +72,14 @@ class RetrySchedule:
     Attributes:
         delays_ms: milliseconds from the end of the n-th failed attempt to the next; five delays
             make one attempt and five retries.
+        retry_after_max_ms: the longest delay that a receiver may ask for; None for the schedule's next delay, and for
+            the double of its last one.
+        end_on: statuses of HTTP after which there is no retry.
     """
 
     delays_ms: tuple[int, ...]
+    retry_after_max_ms: int | None = None
+    end_on: tuple[int, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -87,15 +94,22 @@ class RetrySchedule:
             raise ValueError("the retry schedule is empty; write delays separated by commas, as in 30s,2m,10m,30m,2h")
         return cls(tuple(_parse_delay(delay.strip()) for delay in text.split(",")))
 
-    @property
-    def attempts(self) -> int:
-        """Maximum number of attempts of a delivery: the first one, and one for each delay."""
-        return 1 + len(self.delays_ms)
+    def of(self, endpoint: Endpoint) -> "RetrySchedule":
+        """Return the schedule of an endpoint, in which this one has what the endpoint does not say."""
+        retry = endpoint.retry
+        if retry is None:
+            return self
+        return RetrySchedule(
+            self.delays_ms if retry.schedule is None else tuple(map(_milliseconds, retry.schedule)),
+            None if retry.retry_after_max is None else _milliseconds(retry.retry_after_max),
+            retry.end_on or (),
+        )
 
     @property
     def longest_ms(self) -> int:
-        """The longest delay in milliseconds; a receiver may ask for the double of the last one."""
-        return max(*self.delays_ms, 2 * self.delays_ms[-1])
+        """The longest delay in milliseconds, also if the receiver asks for one."""
+        longest = self.retry_after_max_ms
+        return max(*self.delays_ms, 2 * self.delays_ms[-1] if longest is None else longest)
 
     def next(self, attempts_made: int, failed_at_ms: int, retry_after_ms: int | None = None) -> int | None:
         """Return when the next attempt is due, in milliseconds since the epoch, or None if there is none.
@@ -104,8 +118,7 @@ class RetrySchedule:
             attempts_made: how many attempts failed so far, the last one included.
             failed_at_ms: when the last one ended.
             retry_after_ms: the delay that the receiver asked for (Retry-After of a 429 or 503, RFC 9110 10.2.3). It
-                lengthens the delay at most to the schedule's next delay, and the last delay at most to its double. It
-                never shortens a delay.
+                lengthens the delay at most to `retry_after_max_ms`. It never shortens a delay.
 
         Raises:
             ValueError: no attempt was made yet.
@@ -116,7 +129,9 @@ class RetrySchedule:
             return None
         delay = self.delays_ms[attempts_made - 1]
         if retry_after_ms is not None:
-            longest = (*self.delays_ms, 2 * self.delays_ms[-1])[attempts_made]
+            longest = self.retry_after_max_ms
+            if longest is None:
+                longest = (*self.delays_ms, 2 * self.delays_ms[-1])[attempts_made]
             delay = max(delay, min(retry_after_ms, longest))
         return failed_at_ms + delay
 
@@ -128,11 +143,16 @@ def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: Ret
     settlement = Settlement(delivery.id, endpoint.uid, attempt, State.DELIVERED, event_id=delivery.event_id)
     if outcome.delivered:
         return settlement
-    is_last = endpoint.max_attempts is not None and number >= endpoint.max_attempts
+    schedule = schedule.of(endpoint)
+    is_last = outcome.status_code in schedule.end_on or number >= (endpoint.max_attempts or math.inf)
     due_ms = schedule.next(number, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
     if due_ms is None or is_last:
         return settlement._replace(state=State.FAILED)
     return settlement._replace(state=State.PENDING, due_ms=due_ms)
+
+
+def _milliseconds(duration: str) -> int:
+    return int(parse_duration(duration).total_seconds() * 1000)
 
 
 def _parse_delay(text: str) -> int:

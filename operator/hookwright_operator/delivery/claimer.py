@@ -99,7 +99,7 @@ class Claimer:
                     self._queues.waiting(uid)
 
     def _longest_ms(self, endpoint: Endpoint) -> int:
-        longest = self._schedule.longest_ms
+        longest = self._schedule.of(endpoint).longest_ms
         return (max(longest, _LONGEST_CHOSEN_MS) if endpoint.pulled else longest) + _TOLERATED_MS
 
     async def _claim(self) -> None:

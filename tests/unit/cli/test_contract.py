@@ -74,7 +74,8 @@ def test_each_field_has_an_option_a_column_and_a_line() -> None:
     group: Any = typer.main.get_command(app)
     for verb in ("create", "edit"):
         options = {name for option in group.commands["endpoints"].commands[verb].params for name in option.opts}
-        assert {name for field in ENDPOINT_FIELDS for name in field.options} | {"--lease"} <= options
+        expected = {name for field in ENDPOINT_FIELDS if field.form != "parts" for name in field.options}
+        assert expected | {"--lease", "--retry-schedule", "--retry-after-max", "--end-on"} <= options
     spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **PUSH}
     lines = described(Screen(), endpoint_document({"metadata": META, "spec": spec}))
     titles = {column.title for column in ENDPOINTS}

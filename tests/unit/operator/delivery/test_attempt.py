@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookwright_crds.endpoint_fields import Retry
 from hookwright_operator.delivery.attempt import Outcome, RetrySchedule, judge
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed, State
@@ -56,6 +57,31 @@ def test_an_endpoint_can_have_fewer_attempts_than_the_schedule() -> None:
         State.FAILED,
     ]
     assert [judge(long, claimed(number), failure, SCHEDULE).state for number in (4, 5)] == [State.PENDING, State.FAILED]
+
+
+def test_an_endpoint_can_have_delays_of_its_own() -> None:
+    """They replace those of the installation, and the delivery fails after the last of them."""
+    patient = replace(ENDPOINT, retry=Retry(schedule=("1h", "72h")))
+    settlements = [judge(patient, claimed(number), outcome(500, "HTTP 500"), SCHEDULE) for number in range(3)]
+    ends = [settlement.due_ms - STARTED - 70 for settlement in settlements[:2]]
+    assert ends == [3_600_000, 72 * 3_600_000]
+    assert settlements[2].state is State.FAILED
+    assert SCHEDULE.of(patient).longest_ms == 2 * 72 * 3_600_000
+
+
+def test_an_endpoint_bounds_what_retry_after_may_ask_for() -> None:
+    """Its bound replaces the next delay of the schedule; the schedule's own delay stays."""
+    for longest, delay in (("0s", 30_000), ("45s", 45_000), ("3h", 3 * 3_600_000)):
+        endpoint = replace(ENDPOINT, retry=Retry(retry_after_max=longest))
+        settlement = judge(endpoint, claimed(0), outcome(429, "HTTP 429", 86_400_000), SCHEDULE)
+        assert settlement.due_ms == STARTED + 70 + delay
+
+
+def test_a_status_can_end_a_delivery_at_once() -> None:
+    """Another status is retried by the schedule of the installation."""
+    endpoint = replace(ENDPOINT, retry=Retry(end_on=(410, 404)))
+    assert judge(endpoint, claimed(0), outcome(410, "HTTP 410"), SCHEDULE).state is State.FAILED
+    assert judge(endpoint, claimed(0), outcome(500, "HTTP 500"), SCHEDULE).due_ms == STARTED + 70 + 30_000
 
 
 def test_retry_after_lengthens_the_delay() -> None:
