@@ -10,16 +10,15 @@ from hookwright_crds.resources import KINDS
 from hookwright_dev.markdown import GENERATED, table
 
 _CHANNELS: Final = {Channel.EMAIL: "Email", Channel.WHATSAPP: "WhatsApp", Channel.SMS: "SMS"}
-_SKIPPED: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def event_types_page() -> str:
     """Return docs/event-types.md."""
     introduction = (
-        "An event has one of these types. Producers send it as `type`, endpoints subscribe to it in `spec.events`, and "
-        f"receivers find it in the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. The intake refuses "
-        "other types with 422. The examples show the body that receivers get. `type` and `messageId` are always in it, "
-        "and the producer chooses the other fields. `GET /v1/event-types` returns this page as JSON."
+        "Producers send one of these as `type`, endpoints subscribe to it in `spec.events`, and receivers find it in "
+        f"the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. Other types are refused with 422. The "
+        "examples are bodies that receivers get: always with `type` and `messageId`; the producer chooses the other "
+        "fields. `GET /v1/event-types` returns this page as JSON."
     )
     parts = [GENERATED, "# Event types", introduction]
     for channel, types in CATALOGUE.items():
@@ -29,17 +28,13 @@ def event_types_page() -> str:
 
 
 def _wildcards() -> list[str]:
-    introduction = (
-        "In `spec.events` of a WebhookEndpoint, and in `events` of `/v1`, a wildcard means several types. The types of "
-        "email have no common prefix, so email has no wildcard. An event has a type, never a wildcard."
-    )
+    introduction = "In `spec.events`, and in `events` of `/v1`, a wildcard means several types. Email has none."
     rows = [(f"`{EVERY_TYPE}`", "every type of this page")]
     rows += [(f"`{name}`", f"every type of {_CHANNELS[channel]}") for name, channel in CHANNEL_WILDCARDS.items()]
     later = (
-        "A wildcard has no fixed list. If a later version of Hookwright adds a type, `*` and the wildcard of its "
-        "channel mean that type too, from the upgrade of the operator on. Receivers of a wildcard then get events of a "
-        "type that they do not know: answer 2xx and ignore it. An endpoint that must get no new types names each type "
-        "instead."
+        "If a later version of Hookwright adds a type, `*` and the wildcard of its channel mean that type too, from "
+        "the upgrade of the operator on. Receivers answer 2xx and ignore a type that they do not know. An endpoint "
+        "that must get no new types names each type instead."
     )
     return ["## Wildcards", introduction, table(("Wildcard", "Meaning"), rows), later]
 
@@ -47,10 +42,9 @@ def _wildcards() -> list[str]:
 def resources_page() -> str:
     """Return docs/resources.md."""
     introduction = (
-        "The fields of `hookwright.dev/v1alpha1`. `kubectl explain webhookendpoint.spec` shows the same in a cluster. "
-        "People write `spec`; the operator writes `status`. The API server checks types, bounds and rules. "
-        "`status.conditions` have the form of every Kubernetes condition; [troubleshooting](troubleshooting.md) has "
-        "their reasons."
+        "The fields of `hookwright.dev/v1alpha1`, as in `kubectl explain webhookendpoint.spec`. People write `spec`; "
+        "the operator writes `status`. [Troubleshooting](troubleshooting.md) has the reasons of `status.conditions`. "
+        "Names are those of Kubernetes. Durations have hours, minutes and seconds, such as `1h30m`."
     )
     parts = [GENERATED, "# Resources", introduction]
     for kind in KINDS:
@@ -67,7 +61,7 @@ def _kind(crd: dict[str, Any]) -> Iterator[str]:
         rows = list(_rows(schema["properties"][part], part))
         yield f"### {part} of {names['kind']}"
         yield table(("Field", "Type", "Default", "Meaning"), rows)
-    rules = list(_rules(schema, ""))
+    rules = list(_rules(schema))
     if rules:
         yield f"### Rules of {names['kind']}"
         yield table(("Field", "Rule"), rules)
@@ -92,7 +86,9 @@ def _type(field: dict[str, Any]) -> str:
     kind = str(field.get("type", "any"))
     if kind == "array":
         items = field["items"]
-        return "list of event types" if "enum" in items else f"list of {items.get('type', 'any')}s"
+        if "enum" in items:
+            return "list of event types" if EVERY_TYPE in items["enum"] else f"list of {_type(items)}"
+        return f"list of {items.get('type', 'any')}s"
     if isinstance(field.get("additionalProperties"), dict):
         return "map of strings"
     bounds = [f"{word} {field[name]}" for name, word in (("minimum", "from"), ("maximum", "to")) if name in field]
@@ -101,13 +97,12 @@ def _type(field: dict[str, Any]) -> str:
     return ", ".join([kind, " ".join(bounds)]) if bounds else kind
 
 
-def _rules(schema: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
-    for rule in schema.get("x-kubernetes-validations", ()):
-        if "message" in rule:  # the meaning of the field has the others
-            yield f"`{at or 'the object'}`", _sentence(rule["message"])
-    for name, field in schema.get("properties", {}).items():
-        if name not in _SKIPPED:
-            yield from _rules(field, f"{at}.{name}" if at else name)
+def _rules(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the rules over several fields; the meaning of a field has its own ones."""
+    for part, rules in (("the object", schema), ("spec", schema["properties"]["spec"])):
+        for rule in rules.get("x-kubernetes-validations", ()):
+            if "message" in rule:
+                yield f"`{part}`", _sentence(rule["message"])
 
 
 def _sentence(text: str) -> str:
