@@ -1,11 +1,10 @@
 """Generator of the references in ``docs/``: settings, metrics and problems of both processes, resources, event types.
 
-It also copies the receivers' code into ``docs/receivers.md``, and the bounds into ``docs/multi-tenancy.md``.
+It also copies the bounds into ``docs/multi-tenancy.md``.
 
 ``python -m hookwright_dev.reference`` writes them; ``--check`` exits with 1 if one is stale.
 """
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,21 +29,6 @@ from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
 from hookwright_runtime.problems import TITLES, Code
 
 DOCS: Final = ROOT / "docs"
-RECEIVER_CODE: Final = ROOT / "api" / "hookwright_api" / "receiver_code"
-_SERVER_PART: Final = "--- a "
-"""The begin of the line between the verification, which the page shows, and the server around it."""
-_COPIED_CODE: Final = re.compile(
-    r"^<!-- ([A-Za-z]+\.[a-z]+) -->\n+(?:```[a-z]+\n.*?^```\n)?\n*", re.MULTILINE | re.DOTALL
-)
-_FENCES: Final = {
-    ".py": "py",
-    ".mjs": "js",
-    ".go": "go",
-    ".php": "php",
-    ".rb": "ruby",
-    ".java": "java",
-    ".sh": "sh",
-}
 
 
 def settings_page() -> str:
@@ -84,17 +68,6 @@ def problems_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def receivers_page() -> str:
-    """Return docs/receivers.md with the present code of ``receiver_code/`` behind each comment that names a file."""
-
-    def with_code(comment: re.Match[str]) -> str:
-        sample = RECEIVER_CODE / comment[1]
-        code = sample.read_text().partition(_SERVER_PART)[0].rstrip("/# \n")
-        return f"<!-- {sample.name} -->\n\n```{_FENCES[sample.suffix]}\n{code}\n```\n\n"
-
-    return _COPIED_CODE.sub(with_code, (DOCS / "receivers.md").read_text())
-
-
 def multi_tenancy_page() -> str:
     """Return docs/multi-tenancy.md with the present bounds between its two comments."""
     head, begin, rest = (DOCS / "multi-tenancy.md").read_text().partition("<!-- bounds -->\n")
@@ -112,7 +85,6 @@ def pages() -> dict[Path, str]:
         DOCS / "resources.md": resources_page(),
         DOCS / "event-types.md": event_types_page(),
         DOCS / "cli-reference.md": commands_page(),
-        DOCS / "receivers.md": receivers_page(),
         DOCS / "multi-tenancy.md": multi_tenancy_page(),
     }
 

@@ -1,7 +1,7 @@
-"""Hook of mkdocs: pages of the repository outside of docs/ become pages of the site, and links to them stay correct.
+"""Hook of mkdocs: files of the repository outside of docs/ become pages of the site, and links to them stay correct.
 
 mkdocs loads this file by its path (``mkdocs.yml``). A link to a file that is neither a page nor in docs/ fails the
-build.
+build. The search of the site finds only pages of the navigation.
 """
 
 import os
@@ -15,26 +15,32 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+_RECEIVER_CODE: Final = "api/hookwright_api/receiver_code"
 PAGES: Final = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security-policy.md",
     "charts/hookwright/README.md": "chart.md",
+    **{f"{_RECEIVER_CODE}/{file.name}": f"receivers/{file.name}.md" for file in (ROOT / _RECEIVER_CODE).glob("*.*")},
 }
-"""The place in the site of each page outside of docs/."""
+"""The place in the site of each page outside of docs/, and of the receivers' code."""
 _LINK: Final = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]*)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages outside of docs/."""
     for source, place in PAGES.items():
-        files.append(File.generated(config, place, content=(ROOT / source).read_text()))
+        text, kind = (ROOT / source).read_text(), PurePosixPath(source).suffix[1:]
+        if kind != "md":
+            text = f"# {PurePosixPath(source).name}\n\n```{'js' if kind == 'mjs' else kind}\n{text}```\n"
+        files.append(File.generated(config, place, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs calls by keyword
-    """Return the page with links to the places in the site."""
+    """Return the page with links to the places in the site; search finds it if it is in the navigation."""
+    page.meta["search"] = {"exclude": page.file.inclusion.is_not_in_nav()}
     places = {place: source for source, place in PAGES.items()}
     source = PurePosixPath(places.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
     return _LINK.sub(lambda link: _place(link[1], source, page.file.src_uri), markdown)

@@ -93,6 +93,7 @@ EVERYTHING: Object = {
 MATRIX: dict[str, Object] = {
     "as it is": {},
     "everything": EVERYTHING,
+    "production": yaml.safe_load((CHART / "values-production.yaml").read_text()),
     "OpenShift": {"openshift": True},
     "pods that are scraped themselves": {"metrics": {"podMonitor": {"enabled": True, "labels": {"a": "b"}}}},
     "certificates of the database": {

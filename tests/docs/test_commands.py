@@ -15,21 +15,32 @@ from support.polling import eventually
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.cluster.stack import ROOT
 
-PAGES = ("install.md", "backup.md", "troubleshooting.md", "runbook.md")
+PAGES = (
+    "install.md",
+    "first-delivery.md",
+    "users.md",
+    "egress.md",
+    "choices.md",
+    "backup.md",
+    "troubleshooting.md",
+    "runbook.md",
+)
 PASSWORD = "correct horse battery staple\n"
 EVENT = '{"id": "seen", "type": "bounced", "messageId": "m-1"}'
 NOT_RUN = {
     ("install.md", "The image"): "needs a container engine and a registry; tests/chart reads the Dockerfile",
     ("install.md", "The command line"): "needs pipx; tests/cli installs the wheel",
+    ("choices.md", "Production"): "needs an Ingress and a Prometheus; tests/chart renders the file of values",
 }
 """Sections whose blocks no test runs, and the reason."""
 ELSEWHERE = {
     ("install.md", "With Helm"): "the fixture of the stage",
-    ("install.md", "The first organization"): "the fixture of the organization",
-    ("install.md", "Several pods"): "a test below",
     ("install.md", "Without a Helm release"): "a test below",
-    ("install.md", "A second installation in one cluster"): "a test below",
     ("install.md", "Uninstall"): "tests below",
+    ("first-delivery.md", "On your machine"): "test_first_delivery.py",
+    ("first-delivery.md", "The first organization"): "the fixture of the organization",
+    ("choices.md", "Several pods"): "a test below",
+    ("choices.md", "A second installation in one cluster"): "a test below",
     ("backup.md", "Restore into another cluster or namespace"): "test_backup.py on SQLite, a test below on PostgreSQL",
 }
 """Sections whose blocks are not run one after another with the others, and what runs them."""
@@ -39,7 +50,7 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def organization(stage: Stage) -> Stage:
     """Return the stage with the page's first organization, and one delivery that failed."""
-    stage.follow(*section("install.md", "The first organization").blocks)
+    stage.follow(*section("first-delivery.md", "The first organization").blocks)
     stage.follow("kubectl wait -n acme --for=condition=Ready hwep/orders --timeout=60s")
     stage.follow(
         *section("troubleshooting.md", "").blocks,
@@ -126,7 +137,7 @@ def test_the_answers_of_the_api_are_those_of_the_page(organization: Stage) -> No
     with receiving() as receiver:
         organization.check_answers("api.md", replacing=("https://example.com/hooks", f"{receiver.url}/hooks"))
     organization.follow("kubectl delete namespace acme")
-    organization.follow(*section("install.md", "The first organization").blocks)
+    organization.follow(*section("first-delivery.md", "The first organization").blocks)
 
 
 def test_the_examples_are_ready_on_a_cluster(organization: Stage) -> None:
@@ -137,7 +148,7 @@ def test_the_examples_are_ready_on_a_cluster(organization: Stage) -> None:
     organization.follow("kubectl apply -f examples/")
     organization.follow("kubectl wait -n acme --for=condition=Ready hookwright --all --timeout=60s")
     kubectl("delete", "namespace", "acme", timeout=90)
-    organization.follow(*section("install.md", "The first organization").blocks)
+    organization.follow(*section("first-delivery.md", "The first organization").blocks)
 
 
 def _text_of_examples() -> str:
@@ -150,7 +161,7 @@ def test_several_pods_share_a_database_and_adopt_it_as_printed(
     """Three replicas run on PostgreSQL. They refuse the database of another installation until it is transferred."""
     database = f"pages-{os.getpid()}"
     (organization.folder / "database.env").write_text(f"url={postgres.new_database(database)}\n")
-    organization.follow(*section("install.md", "Several pods").blocks, timeout=500)
+    organization.follow(*section("choices.md", "Several pods").blocks, timeout=500)
     organization.settle()
     assert len(kubelet[1].replicas) == 3
 
@@ -189,7 +200,7 @@ def test_several_pods_share_a_database_and_adopt_it_as_printed(
 
 def test_a_second_installation_is_accepted_as_printed(organization: Stage) -> None:
     """The API server accepts both releases beside each other, each with Roles in its own namespaces only."""
-    organization.follow(*section("install.md", "A second installation in one cluster").blocks)
+    organization.follow(*section("choices.md", "A second installation in one cluster").blocks)
     organization.settle()
     kubectl = organization.plane.kubectl
     for release, namespace in (("hookwright", "acme"), ("hookwright-eu", "globex")):

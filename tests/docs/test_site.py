@@ -1,5 +1,6 @@
 """The site of mkdocs: it builds, and a link that leads nowhere stops the build."""
 
+import json
 import os
 import re
 import shutil
@@ -41,13 +42,17 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_site_loads_nothing_from_another_host(checkout: Path) -> None:
-    """The pages work without the internet: no script, style or font of another host."""
+    """The pages work without the internet. The search finds the guides, and no decision, measurement or trick."""
     result = _build(checkout)
     assert result.returncode == 0, result.stdout + result.stderr
-    for page in ("index.html", "gitops/index.html", "chart/index.html", "security-policy/index.html"):
+    for page in ("index.html", "gitops/index.html", "chart/index.html", "receivers/receiver.go/index.html"):
         text = (checkout / "build" / "site" / page).read_text()
         for pattern in ('<script src="http', 'rel="stylesheet" href="http', "fonts.googleapis"):
             assert pattern not in text, page
+    index = json.loads((checkout / "build" / "site" / "search" / "search_index.json").read_text())
+    places = {document["location"].partition("/")[0] for document in index["docs"]}
+    assert places >= {"install", "gitops", "chart"}
+    assert not places & {"decisions", "measurements", "tricks", "pitfalls"}
 
 
 def test_faults_are_reported_in_private_by_a_way_that_exists() -> None:

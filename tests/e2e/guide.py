@@ -1,7 +1,6 @@
-"""The installation guide docs/install.md: its shell blocks run unchanged, except the image's name."""
+"""The pages of an installation: their shell blocks run unchanged, except the image's name."""
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -13,9 +12,8 @@ from e2e.installing import Installation, image_values
 
 from hookwright_dev.cluster.stack import ROOT
 
-GUIDE: Final = ROOT / "docs" / "install.md"
 PUBLISHED: Final = "image.repository=registry.example.com/hookwright"
-"""The guide's name of the image that the reader has pushed."""
+"""The pages' name of the image that the reader has pushed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +23,6 @@ class Ran:
     printed: str
     complained: str
     seconds: float
-
-
-def blocks(section: str) -> list[str]:
-    """Return the shell blocks of a section of the guide."""
-    match = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    assert match, f"{GUIDE.name} has no section {section}"
-    return re.findall(r"^```sh\n(.*?)^```$", match[1], re.MULTILINE | re.DOTALL)
 
 
 def follow(installation: Installation, block: str, *, stdin: str = "") -> Ran:

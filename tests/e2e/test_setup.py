@@ -7,8 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from e2e.guide import Ran, blocks, follow
+from e2e.guide import Ran, follow
 from e2e.installing import NAMESPACE, READY_SECONDS, RELEASE, Installation
+from support.pages import section
 from support.polling import eventually
 
 COLUMNS = {
@@ -27,7 +28,7 @@ spec: {projectRef: {name: billing}, handover: {secretName: ci-key, ttl: 1h}}
 @pytest.fixture(scope="module")
 def installed(bare: Installation) -> Ran:
     """Follow the section "With Helm"."""
-    (block,) = blocks("With Helm")
+    (block,) = section("install.md", "With Helm").blocks
     return follow(bare, block)
 
 
@@ -35,7 +36,7 @@ def installed(bare: Installation) -> Ran:
 def organized(bare: Installation, installed: Ran) -> Ran:
     """Follow the section "The first organization"."""
     assert installed
-    (block,) = blocks("The first organization")
+    (block,) = section("first-delivery.md", "The first organization").blocks
     bare.organizations.append("acme")
     return follow(bare, block)
 
@@ -90,7 +91,7 @@ def test_one_command_tells_whether_it_is_well(bare: Installation, organized: Ran
 @pytest.mark.usefixtures("organized")
 def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
     """With a role binding, the command line gets a token and a port, and sends the event with one delivery."""
-    binding, sending = blocks("Sending events")
+    binding, sending, _ = section("first-delivery.md", "Sending events").blocks
     follow(bare, binding)
     output = follow(bare, sending)
     assert "1 accepted, 1 delivery: msg_" in output.printed
@@ -99,7 +100,7 @@ def test_an_event_is_accepted_as_the_guide_sends_it(bare: Installation) -> None:
 @pytest.mark.usefixtures("organized")
 def test_a_user_is_made_as_the_guide_makes_one(bare: Installation) -> None:
     """Without a terminal, the commands for the user and for the chart's hash read the password from standard input."""
-    user, _, hashing = blocks("Users of the API")
+    (user, _), (hashing,) = section("users.md", "").blocks, section("users.md", "The first user").blocks
     output = follow(bare, user, stdin="correct horse battery staple\n")
     assert output.printed == "ada@example.com may log in to organization acme as admin\n"
     hashed = follow(bare, hashing.replace("<password.txt", ""), stdin="correct horse battery staple\n")
@@ -148,7 +149,7 @@ def _messages(file: Path) -> set[str]:
 @pytest.mark.usefixtures("organized")
 def test_nothing_is_left_by_those_who_want_that(bare: Installation) -> None:
     """The last commands of the section "Uninstall" leave no kind, no namespace, and no object with a finalizer."""
-    uninstalling, _, removing = blocks("Uninstall")
+    uninstalling, _, removing = section("install.md", "Uninstall").blocks
     text = follow(bare, uninstalling)
     for row in ("webhookendpoints.hookwright.dev", "[PersistentVolumeClaim] hookwright-operator"):
         assert row in text.printed + text.complained

@@ -130,7 +130,7 @@
 {{- fail "firstOrganization.user.email is set, but firstOrganization.name is empty: a user needs an organization" -}}
 {{- end -}}
 {{- if and $organization.user.email (not (hasPrefix "$argon2id$" $organization.user.passwordHash)) -}}
-{{- fail "firstOrganization.user.passwordHash must be an argon2id hash, beginning with $argon2id$, not the password; docs/install.md has the command that creates it" -}}
+{{- fail "firstOrganization.user.passwordHash must be an argon2id hash, beginning with $argon2id$, not the password; docs/users.md has the command that creates it" -}}
 {{- end -}}
 {{- if and $organization.name $served (not (has $organization.name $served)) -}}
 {{- fail (printf "firstOrganization.name is %s, but settings.watchNamespaces does not contain it: add it there, or the operator does not serve it" $organization.name) -}}

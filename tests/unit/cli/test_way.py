@@ -81,7 +81,7 @@ def test_after_a_logout_no_command_uses_the_kubeconfig_in_silence(commands: Tran
 
 
 def test_a_key_in_a_variable_counts_after_a_logout_and_the_way_out_removes_both(commands: Transcript) -> None:
-    """With a login and a key, as after the README's tour, each printed command does what it says."""
+    """With a login and a key, as after the first delivery, each printed command does what it says."""
     commands.environment |= {"HOOKWRIGHT_API_KEY": "hw_k7q2m9x0a3b5_secret", "HOOKWRIGHT_API_URL": URL}
     refusal = commands.quiet("status", "-n", "acme")
     assert "for all commands `unset HOOKWRIGHT_API_KEY; hookwright contexts delete globex`" in refusal.stderr
@@ -89,7 +89,7 @@ def test_a_key_in_a_variable_counts_after_a_logout_and_the_way_out_removes_both(
 
 
 def test_a_shell_of_make_up_has_a_configuration_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a shell that reads the file of the README, an earlier login and key count for nothing."""
+    """In a shell that reads .dev/env, an earlier login and key count for nothing."""
     monkeypatch.setattr(stack, "ENV_FILE", tmp_path / "env")
     process = SimpleNamespace(pid=1)
     server = SimpleNamespace(intake_url="http://i", health_url="http://h", url=URL, running=process)

@@ -262,3 +262,11 @@ def test_a_wrong_checksum_is_refused_and_leaves_nothing(
     with pytest.raises(ToolError, match=f"{path} has SHA-256"):
         acquire(environ, module=module, releases=releases)
     assert cached(environ) == []
+
+
+def test_the_policy_names_the_versions_of_the_tests() -> None:
+    """Both tested minor versions of Kubernetes are in docs/policy.md."""
+    page = (ROOT / "docs" / "policy.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| Kubernetes |")]
+    for tested in (NEWEST, OLDEST):
+        assert f" {tested.version.removeprefix('v').rpartition('.')[0]}" in row

@@ -26,7 +26,7 @@ secrets = st.binary(min_size=1, max_size=64).map(lambda key: "whsec_" + base64.b
 
 
 def test_hex_signature_is_what_openssl_prints() -> None:
-    """The README's openssl command, with the secret as written for its key, prints the same digest."""
+    """The openssl command of docs/receivers.md, with the secret as written for its key, prints the same digest."""
     result = subprocess.run(
         ["openssl", "dgst", "-sha256", "-hmac", SECRET], input=BODY, capture_output=True, check=True
     ).stdout.decode()

@@ -1,4 +1,4 @@
-"""The commands of README's tour run as printed, beside `make up`."""
+"""The first delivery on this machine runs as printed, beside `make up`."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.pages import section
 from support.polling import eventually
 
 from hookwright_dev.cluster.stack import ROOT
@@ -27,16 +28,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         up.stop(grace=60.0)
 
 
-def blocks() -> list[str]:
-    """Return the blocks of the tour: that of the cluster's user, and that of the API's client."""
-    text = (ROOT / "README.md").read_text()
-    fenced = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [block for block in fenced if block.startswith((". .dev/env", "echo 'correct horse"))]
-
-
-def test_the_tour_of_the_readme_runs_as_printed(folder: Path) -> None:
+def test_the_first_delivery_runs_as_printed(folder: Path) -> None:
     """A fresh start, the examples, a delivery, then the client's commands; the kubeconfig is used again afterwards."""
-    first, second = blocks()
+    _, first, second = section("first-delivery.md", "On your machine").blocks
     # The last command runs until Ctrl-C, and its receiver is one of the reader.
     first = re.sub(r"^.*hookwright listen .*\n", "", first, flags=re.MULTILINE)
     again = ". .dev/env\nkubectl get validatingadmissionpolicy hookwright-delete-projects\n.venv/bin/hookwright whoami"
