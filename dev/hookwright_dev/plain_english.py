@@ -3,7 +3,7 @@
 Usage: ``python -m hookwright_dev.plain_english [--list N] [PATH ...]``
 
 The report has one line for each folder: hits per 1,000 words. A rate above `MAX_FOLDER` or `MAX_TOTAL` makes the exit
-code 1.
+code 1, and so do more words in the guides than `MAX_GUIDE_WORDS`.
 Only files that git tracks are counted. The count is a proxy: a text without hits can still be hard to read.
 """
 
@@ -21,6 +21,9 @@ from typing import NamedTuple
 
 MAX_FOLDER = 2.0
 MAX_TOTAL = 1.0
+# Of docs/*.md, as `wc -w` counts them, without the pages that the site's navigation does not have either.
+MAX_GUIDE_WORDS = 50_000
+NO_GUIDES = frozenset({"pitfalls.md", "tricks.md"})
 # The bound applies to a folder from this many words on: in a shorter text one hit is a high rate.
 MIN_WORDS = 300
 # A string argument with fewer spaces is a name or a key, not a sentence.
@@ -168,6 +171,11 @@ def count(root: Path, paths: Iterable[str]) -> dict[str, Folder]:
     return folders
 
 
+def guide_words(root: Path) -> int:
+    """Return how many words the guides have, with their commands."""
+    return sum(len(page.read_text().split()) for page in (root / "docs").glob("*.md") if page.name not in NO_GUIDES)
+
+
 def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
     """Print the report for a git checkout (the working directory by default); return the exit code."""
     parser = argparse.ArgumentParser(prog="plain_english", description=(__doc__ or "").partition("\n")[0])
@@ -188,6 +196,10 @@ def main(arguments: list[str] | None = None, root: Path | None = None) -> int:
     print(f"{whole.rate:6.1f} per 1,000 words  {len(whole.hits):5d} in {whole.words:7d}  in all")
     if whole.rate > MAX_TOTAL:
         failures.append(f"all folders have {whole.rate:.1f} idioms per 1,000 words; they may have {MAX_TOTAL:g}")
+    words = guide_words(root or Path())
+    print(f"{words:,} words in the guides of {MAX_GUIDE_WORDS:,}")
+    if words > MAX_GUIDE_WORDS:
+        failures.append(f"the guides have {words:,} words; they may have {MAX_GUIDE_WORDS:,}: shorten docs/*.md")
     for sentence in failures:
         print(f"plain_english: {sentence}", file=sys.stderr)
     return 1 if failures else 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hookwright_dev.plain_english import count, main, markdown_prose
+from hookwright_dev.plain_english import MAX_GUIDE_WORDS, count, main, markdown_prose
 
 IDIOM = "nobody knows"
 MODULE = '''"""A docstring.
@@ -74,3 +74,14 @@ def test_the_bound_of_a_folder_names_the_folder(checkout: Path, capsys: pytest.C
     output = capsys.readouterr().err
     assert "docs has 4.0 idioms per 1,000 words; a folder may have 2" in output
     assert "good" not in output
+
+
+def test_the_guides_have_a_bound_of_words(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A word too many fails; decisions, tricks and pitfalls do not count."""
+    write(checkout, "docs/guide.md", "word " * MAX_GUIDE_WORDS)
+    write(checkout, "docs/tricks.md", "word")
+    write(checkout, "docs/decisions/one.md", "word")
+    assert main([], root=checkout) == 0
+    write(checkout, "docs/event-types.md", "word")
+    assert main([], root=checkout) == 1
+    assert f"the guides have {MAX_GUIDE_WORDS + 1:,} words; they may have" in capsys.readouterr().err
