@@ -17,14 +17,14 @@ def commands_page() -> str:
     """Return docs/cli-reference.md."""
     root: Any = typer.main.get_command(app)
     introduction = (
-        "Every command of `hookwright`. `kubectl hookwright` has the same ones. [The command line](cli.md) is the "
-        "guide. The options of the last section belong to every command."
+        "Every command of `hookwright` and of `kubectl hookwright`. [The command line](cli.md) is the guide. The "
+        "options of the last section belong to every command."
     )
     parts = [GENERATED, "# Commands", introduction]
     commands = list(_commands(root, "hookwright"))
     for path, command in commands:
         parts += _section(path, command)
-    parts += ["## Options of every command", table(("Option", "Meaning"), _options(commands[0][1], common=True))]
+    parts += ["## Options of every command", "\n".join(_options(commands[0][1], common=True))]
     meanings = [(f"`{int(code)}`", code.meaning) for code in ExitCode]
     parts += ["## Exit codes", table(("Code", "Meaning"), meanings)]
     return "\n\n".join(parts) + "\n"
@@ -40,16 +40,16 @@ def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def _section(path: str, command: Any) -> Iterator[str]:
     context = Context(command, info_name=path)
-    usage = " ".join(command.collect_usage_pieces(context))
+    arguments = " ".join(command.collect_usage_pieces(context)).removeprefix("[OPTIONS]")
     yield f"## {path}"
-    yield f"`{path} {usage}`"
+    if arguments:
+        yield f"`{path}{arguments}`"
     yield " ".join(command.help.split())
-    rows = list(_options(command, common=False))
-    if rows:
-        yield table(("Option", "Meaning"), rows)
+    if options := "\n".join(_options(command, common=False)):
+        yield options
 
 
-def _options(command: Any, *, common: bool) -> Iterator[tuple[str, str]]:
+def _options(command: Any, *, common: bool) -> Iterator[str]:
     for option in command.params:
         if option.param_type_name != "option" or option.name == "help":
             continue
@@ -57,4 +57,4 @@ def _options(command: Any, *, common: bool) -> Iterator[tuple[str, str]]:
             continue
         names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
         metavar = f" `{option.metavar}`" if option.metavar else ""
-        yield names + metavar, (option.help or "").replace("<", "&lt;")
+        yield f"- {names}{metavar}: " + (option.help or "").replace("<", "&lt;")

@@ -58,26 +58,24 @@ def _kind(crd: dict[str, Any]) -> Iterator[str]:
     yield f"## {names['kind']}"
     yield f"{_sentence(schema['description'])} Short name: `{', '.join(names['shortNames'])}`."
     for part in ("spec", "status"):
-        rows = list(_rows(schema["properties"][part], part))
         yield f"### {part} of {names['kind']}"
-        yield table(("Field", "Type", "Default", "Meaning"), rows)
-    rules = list(_rules(schema))
-    if rules:
+        yield "\n".join(_fields(schema["properties"][part], part))
+    if rules := "\n".join(_rules(schema)):
         yield f"### Rules of {names['kind']}"
-        yield table(("Field", "Rule"), rules)
+        yield rules
 
 
-def _rows(schema: dict[str, Any], at: str) -> Iterator[tuple[str, str, str, str]]:
+def _fields(schema: dict[str, Any], at: str) -> Iterator[str]:
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         path = f"{at}.{name}"
-        default = f"`{json.dumps(field['default'])}`" if "default" in field else ""
+        default = f", default `{json.dumps(field['default'])}`" if "default" in field else ""
         if name in required and not default and at.startswith("spec"):
-            default = "required"
-        yield f"`{path}`", _type(field), default, _sentence(field.get("description", ""))
-        yield from _rows(field, path)
+            default = ", required"
+        yield f"- `{path}` ({_type(field)}{default}): {_sentence(field.get('description', ''))}"
+        yield from _fields(field, path)
         if "items" in field and name != "conditions":
-            yield from _rows(field["items"], f"{path}[]")
+            yield from _fields(field["items"], f"{path}[]")
 
 
 def _type(field: dict[str, Any]) -> str:
@@ -97,12 +95,12 @@ def _type(field: dict[str, Any]) -> str:
     return ", ".join([kind, " ".join(bounds)]) if bounds else kind
 
 
-def _rules(schema: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _rules(schema: dict[str, Any]) -> Iterator[str]:
     """Yield the rules over several fields; the meaning of a field has its own ones."""
-    for part, rules in (("the object", schema), ("spec", schema["properties"]["spec"])):
-        for rule in rules.get("x-kubernetes-validations", ()):
+    for part in (schema, schema["properties"]["spec"]):
+        for rule in part.get("x-kubernetes-validations", ()):
             if "message" in rule:
-                yield f"`{part}`", _sentence(rule["message"])
+                yield f"- {_sentence(rule['message'])}"
 
 
 def _sentence(text: str) -> str:
