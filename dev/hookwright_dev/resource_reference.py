@@ -17,14 +17,19 @@ def event_types_page() -> str:
     introduction = (
         "Producers send one of these as `type`, endpoints subscribe to it in `spec.events`, and receivers find it in "
         f"the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. Other types are refused with 422. The "
-        "examples are bodies that receivers get: always with `type` and `messageId`; the producer chooses the other "
-        "fields. `GET /v1/event-types` returns this page as JSON."
+        f"body that receivers get always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The "
+        "producer chooses the other fields; the last column has usual ones. `GET /v1/event-types` has the same as JSON."
     )
     parts = [GENERATED, "# Event types", introduction]
     for channel, types in CATALOGUE.items():
-        rows = [(f"`{name}`", meaning, f"`{json.dumps(example(name))}`") for name, meaning in types.items()]
-        parts += [f"## {_CHANNELS[channel]}", table(("Type", "Meaning", "Example"), rows)]
+        rows = [(f"`{name}`", meaning, _own_fields(example(name))) for name, meaning in types.items()]
+        parts += [f"## {_CHANNELS[channel]}", table(("Type", "Meaning", "Fields"), rows)]
     return "\n\n".join([*parts, *_wildcards()]) + "\n"
+
+
+def _own_fields(body: dict[str, Any]) -> str:
+    """Return the fields of an example that not every type has."""
+    return ", ".join(f"`{name}`: {value}" for name, value in body.items() if name not in example("delivered"))
 
 
 def _wildcards() -> list[str]:
