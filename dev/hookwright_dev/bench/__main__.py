@@ -24,7 +24,11 @@ from hookwright_dev.errors import DevError
 from hookwright_dev.progress import progress
 
 RESULTS: Final = ROOT / "bench-results"
-DOCUMENT: Final = ROOT / "docs" / "performance.md"
+DOCUMENTS: Final = {
+    "page.md": ROOT / "docs" / "performance.md",
+    "figures.md": ROOT / "docs" / "measurements" / "bench.md",
+}
+"""The pages of the documentation by their templates."""
 _FULL_RUNS: Final = 3
 
 
@@ -51,9 +55,10 @@ def main() -> int:
         console.print(f"[red]{case} failed:[/] {fault}", markup=True, highlight=False)
     console.print(f"written: {results.write(RESULTS).relative_to(ROOT)}")
     if not results.faults and set(options.cases) >= set(CASES):
-        template = (files("hookwright_dev.bench") / "page.md").read_text()
-        DOCUMENT.write_text(page.document(template, results, CASES))
-        console.print(f"written: {DOCUMENT.relative_to(ROOT)}")
+        for template, path in DOCUMENTS.items():
+            text = (files("hookwright_dev.bench") / template).read_text()
+            path.write_text(page.document(text, results, CASES))
+            console.print(f"written: {path.relative_to(ROOT)}")
     return 1 if results.faults else 0
 
 

@@ -1,4 +1,4 @@
-"""Results of a run: kept as JSON under ``bench-results/``, and shown in the terminal and in ``docs/performance.md``."""
+"""Results of a run: kept as JSON under ``bench-results/``, and shown in the terminal and in ``docs/``."""
 
 import json
 import os
@@ -21,29 +21,6 @@ from hookwright_dev.cluster.assets import kubernetes
 _LIBRARIES: Final = ("hookwright", "aiohttp", "kopf", "sqlalchemy", "uvicorn", "uvloop")
 
 _COLOURS = {"met": "green", "missed": "red", "": "default"}
-
-# Figures of other webhook senders, measured once in the same way on a machine with two cores.
-# Loader, receiver and each server's databases and queues ran on the same machine. The load was 315-byte events, 16
-# posts at a time, with medians of three and default settings. Throughput is a share of the posts that the same loader
-# sent directly to the receiver.
-_PEERS: Final = ("Svix (PostgreSQL, Redis)", "Outpost (Redis, RabbitMQ, PostgreSQL)", "Convoy (PostgreSQL, Redis)")
-
-_FIGURES: Final[tuple[tuple[str, str, tuple[str, str, str]], ...]] = (
-    ("throughput.1.share", "1 endpoint, % of direct", ("3.4", "5.5", "1.0")),
-    ("throughput.100.share", "100 endpoints, % of direct", ("3.2", "4.3", "1.0")),
-    ("throughput.fan.share", "each event to 10 endpoints, % of direct", ("9.4", "6.5", "1.9")),
-    ("throughput.1.cpu", "CPU-s per 1,000 deliveries, everything, 1 endpoint", ("2.26", "1.34", "8.13")),
-    ("throughput.1.cpu_operator", "the same, the server alone", ("1.09", "0.74", "3.81")),
-    ("throughput.fan.cpu", "CPU-s per 1,000 deliveries, everything, fan-out of 10", ("0.70", "1.03", "3.67")),
-    ("throughput.fan.cpu_operator", "the same, the server alone", ("0.33", "0.55", "1.51")),
-    ("latency.p50", "post → arrival at 50/s, p50 ms", ("4.1", "26.9", "719")),
-    ("latency.p99", "post → arrival at 50/s, p99 ms", ("11.0", "55.2", "1,726")),
-    ("hang.all.p99", "one of ten hangs, each event to all: p99 ms of the others", ("5,244", "27,430", "77,266")),
-    ("hang.one.p99", "one of ten hangs, each event to one: p99 ms of the others", ("8.0", "55.4", "1,751")),
-    ("memory.idle", "memory of the server, idle, MiB", ("43", "69", "143")),
-    ("memory.after", "memory of the server, after load, MiB", ("190", "107", "171")),
-)
-"""Hookwright's figure by its key, its description, and the peers' figures in the order of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +93,7 @@ def table(measures: Sequence[Measure]) -> Table:
 
 
 def document(template: str, results: Results, cases: Iterable[str]) -> str:
-    """Return docs/performance.md."""
+    """Return a page of the documentation with the results in the places of its template."""
     verdicts = [verdict(measure) for measure in results.measures if measure.key in MARKS]
     misses = [measure.title for measure in results.measures if verdict(measure) == "missed"]
     summary = f"{verdicts.count('met')} of {len(verdicts)} marks are met in this run."
@@ -125,9 +102,9 @@ def document(template: str, results: Results, cases: Iterable[str]) -> str:
     return Template(template).substitute(
         summary=summary,
         machine="\n".join(f"- {name}: {value}" for name, value in results.machine.items()),
-        results=_results(results.measures),
+        marks=_results(measure for measure in results.measures if measure.key in MARKS),
+        figures=_results(results.measures),
         noise=", ".join(f"{case} {cores:.2f}" for case, cores in results.noise.items()),
-        peers=_peers({measure.key: measure for measure in results.measures}),
         cases=", ".join(cases),
         command=results.command,
         date=f"{results.began:%Y-%m-%d %H:%M} UTC",
@@ -135,27 +112,12 @@ def document(template: str, results: Results, cases: Iterable[str]) -> str:
     )
 
 
-def _results(measures: Sequence[Measure]) -> str:
+def _results(measures: Iterable[Measure]) -> str:
     rows = [
         (measure.title, shown(measure), measure.unit, str(MARKS.get(measure.key, "")), verdict(measure))
         for measure in measures
     ]
     return _markdown(("What", "Value", "Unit", "Mark", ""), rows)
-
-
-def _peers(ours: Mapping[str, Measure]) -> str:
-    rows = []
-    for key, title, theirs in _FIGURES:
-        figures = [ours.get(name) for name in (key, *_on_postgres(key))]
-        rows.append((title, *(f"**{shown(figure)}**" if figure else "" for figure in figures), *theirs))
-    head = ("Hookwright (SQLite)", "Hookwright (PostgreSQL)", "Hookwright (PostgreSQL, 2 replicas)")
-    return _markdown(("", *head, *_PEERS), rows)
-
-
-def _on_postgres(key: str) -> list[str]:
-    """Return the keys of the same figure on PostgreSQL, with one replica and with two."""
-    case, _, rest = key.partition(".")
-    return [f"postgres.{count}.{rest if case == 'throughput' else key}" for count in (1, 2)]
 
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
