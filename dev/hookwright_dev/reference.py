@@ -1,6 +1,6 @@
 """Generator of the references in ``docs/``: settings, metrics and problems of both processes, resources, event types.
 
-It also copies the bounds into ``docs/multi-tenancy.md``.
+It also copies the bounds into ``docs/bounds.md``.
 
 ``python -m hookwright_dev.reference`` writes them; ``--check`` exits with 1 if one is stale.
 """
@@ -68,9 +68,9 @@ def problems_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def multi_tenancy_page() -> str:
-    """Return docs/multi-tenancy.md with the present bounds between its two comments."""
-    head, begin, rest = (DOCS / "multi-tenancy.md").read_text().partition("<!-- bounds -->\n")
+def bounds_page() -> str:
+    """Return docs/bounds.md with the present bounds between its two comments."""
+    head, begin, rest = (DOCS / "bounds.md").read_text().partition("<!-- bounds -->\n")
     _, end, tail = rest.partition("<!-- end of the bounds -->\n")
     bounds = table(("Shared resource", "Of all", "Of one", "Beyond it"), map(_bound_row, BOUNDS))
     return f"{head}{begin}\n{bounds}\n\n{end}{tail}"
@@ -85,7 +85,7 @@ def pages() -> dict[Path, str]:
         DOCS / "resources.md": resources_page(),
         DOCS / "event-types.md": event_types_page(),
         DOCS / "cli-reference.md": commands_page(),
-        DOCS / "multi-tenancy.md": multi_tenancy_page(),
+        DOCS / "bounds.md": bounds_page(),
     }
 
 

@@ -1,4 +1,4 @@
-"""Pure: the bounds of one process, one line each. `Places` enforces them, and docs/multi-tenancy.md lists them."""
+"""Pure: the bounds of one process, one line each. `Places` enforces them, and docs/bounds.md lists them."""
 
 import sys
 from typing import Final, NamedTuple

@@ -18,7 +18,7 @@ TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
 OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-operator"
 NO_REASONS = {"WebhookEndpoint", "ApiKey", "Project", "Secret", "Event", "Ready", "Reachable", "True", "False"}
 NO_REASONS |= {"Unknown", "Normal", "Warning", "Keep", "Omit"}
-PAGES = ["runbook.md", "troubleshooting.md", "security.md", "multi-tenancy.md", "backup.md", "logs.md"]
+PAGES = ["runbook.md", "troubleshooting.md", "security.md", "multi-tenancy.md", "bounds.md", "backup.md", "logs.md"]
 
 
 def _reasons() -> set[str]:
