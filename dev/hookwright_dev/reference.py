@@ -6,14 +6,14 @@ It also copies the bounds into ``docs/bounds.md``.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-from pydantic_settings import BaseSettings
 
 from hookwright_api import metrics as api_metrics
 from hookwright_api.settings import ApiSettings
@@ -27,19 +27,37 @@ from hookwright_operator import metrics as operator_metrics
 from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
 from hookwright_runtime.problems import TITLES, Code
+from hookwright_runtime.settings import ProcessSettings
 
 DOCS: Final = ROOT / "docs"
+SETTINGS_TO_KNOW: Final = (
+    "watch_namespaces", "database_url", "retry_schedule", "allowed_networks", "max_in_flight", "memory_limit",
+    "retain_delivered", "trusted_proxies", "rate_limit_url", "rate_limit_organization",
+)  # fmt: skip
+"""The settings that docs/settings.md marks."""
 
 
 def settings_page() -> str:
     """Return docs/settings.md."""
     introduction = (
         "Environment variables, the same under `make up` and in an installation. A wrong one is refused at the start, "
-        "with a sentence that names it. Lists are separated by commas; an empty variable counts as not set."
+        "with a sentence that names it. Lists are separated by commas; an empty variable counts as not set. Know the "
+        "ten settings in bold; most installations keep the others. In an installation, set them with the "
+        "[values of the chart](../charts/hookwright/README.md)."
     )
     parts = [GENERATED, "# Settings", introduction]
-    for title, settings in (("Operator", OperatorSettings), ("API", ApiSettings)):
-        parts += [f"## {title}", table(("Variable", "Default", "Meaning"), _setting_rows(settings))]
+    shared = ProcessSettings.model_fields.keys()
+    for title, settings in (
+        ("Operator and API", ProcessSettings),
+        ("Operator", OperatorSettings),
+        ("API", ApiSettings),
+    ):
+        fields = {
+            name: field
+            for name, field in settings.model_fields.items()
+            if settings is ProcessSettings or name not in shared
+        }
+        parts += [f"## {title}", table(("Variable", "Default", "Meaning"), _setting_rows(fields))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -125,14 +143,16 @@ def _reserved(amount: str) -> str:
     return "" if amount == "0" else f", {amount} of them only for holders that have none"
 
 
-def _setting_rows(settings: type[BaseSettings]) -> Iterator[Sequence[str]]:
-    for name, field in settings.model_fields.items():
+def _setting_rows(fields: Mapping[str, FieldInfo]) -> Iterator[Sequence[str]]:
+    for name, field in fields.items():
         value = "" if field.default is PydanticUndefined else written(field.default)
         default = (
             ",".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)
         )
         default = default.lower() if isinstance(value, bool) else default
-        yield f"`HOOKWRIGHT_{name.upper()}`", f"`{default}`" if default else "", field.description or ""
+        variable = f"`HOOKWRIGHT_{name.upper()}`"
+        shown = f"**{variable}**" if name in SETTINGS_TO_KNOW else variable
+        yield shown, f"`{default}`" if default else "", field.description or ""
 
 
 def _metrics(module: ModuleType) -> Iterator[tuple[MetricWrapperBase, str]]:
