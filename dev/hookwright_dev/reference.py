@@ -130,17 +130,17 @@ def _bound_row(bound: Bound) -> Sequence[str]:
     if bound.each < UNLIMITED:
         of_one.append(bound.amount(bound.each))
     waits = "waits for its turn; " if bound.at_once < UNLIMITED or bound.at_once_each < UNLIMITED else ""
-    beyond = bound.beyond or f"{waits}429{'; 503 if all are in use' if bound.total < UNLIMITED else ''}"
+    beyond = bound.beyond or f"{waits}429{'; 503' if bound.total < UNLIMITED else ''}"
     return (
         f"{things[0].upper()}{things[1:]}{note}",
         "; ".join(of_all),
-        "; ".join(of_one) + f" for each {bound.holder}",
+        f"{'; '.join(of_one)} for each {bound.holder}" if of_one else "",
         beyond,
     )
 
 
 def _reserved(amount: str) -> str:
-    return "" if amount == "0" else f", {amount} of them only for holders that have none"
+    return "" if amount == "0" else f" ({amount} reserved)"
 
 
 def _setting_rows(fields: Mapping[str, FieldInfo]) -> Iterator[Sequence[str]]:

@@ -45,31 +45,28 @@ class Bound(NamedTuple):
 TOKEN_REVIEWS: Final = Bound("reviews of tokens", 256, 64, "client address", reserved=64)
 ACCESS_REVIEWS: Final = Bound(
     "reviews of permissions", 256, 64, "tenant", reserved=64,
-    about="They count for the namespace of the path if the caller's last review there was a grant, otherwise for the "
-    "namespace of its ServiceAccount.",
+    about="Of the path's namespace after a grant, otherwise of the caller's namespace.",
     beyond="a grant serves until it is 60 s old; otherwise 429, or 503 if all are in use",
 )  # fmt: skip
 EVENT_REQUESTS: Final = Bound("requests with events", 256, 64, reserved=64)
 OTHER_REQUESTS: Final = Bound(
     "other requests", 128, 32, reserved=32,
-    about="For replays, single deliveries, retries and settlements of messages.",
+    about="Replays, single deliveries, retries, settlements.",
 )  # fmt: skip
 REQUESTS_WITHOUT_GRANT: Final = Bound(
     "requests for a delivery", 128, 32, "caller", reserved=32,
-    about="Also for its retry; of callers whose last review in the namespace was not a grant.",
+    about="Also for its retry; of callers without a grant.",
 )  # fmt: skip
 LOG_READS: Final = Bound(
     "reads of the delivery log", UNLIMITED, 16, at_once_each=1,
-    about="Also of statistics, and counts of a replay. Each examines at most 50,000 rows. A large answer keeps its "
-    "place until the client has read it, at most 30 s.",
+    about="Also of statistics, and counts of a replay. Each examines at most 50,000 rows.",
 )  # fmt: skip
 SIGNINGS: Final = Bound("single deliveries whose signatures are computed again", UNLIMITED, 16, at_once_each=1)
 POLLS: Final = Bound(
     "requests for messages", 256, 16, reserved=64,
-    about="To the API and to the operator. An answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, "
-    "or one message. The client has 30 s to read it.",
+    about="An answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, or one message.",
 )  # fmt: skip
-TESTS: Final = Bound("tests of endpoints", 64, 16, about="To the API and to the operator.")
+TESTS: Final = Bound("tests of endpoints", 64, 16, about="In the API and in the operator.")
 TESTS_OF_ENDPOINT: Final = Bound("tests", UNLIMITED, 2, "webhook endpoint")
 LOOKUPS: Final = Bound(
     "name look-ups", UNLIMITED, 280, at_once=256, at_once_each=24, at_once_reserved=128,
@@ -91,8 +88,7 @@ API_BODY_BYTES: Final = Bound(
 )  # fmt: skip
 PARSING: Final = Bound(
     "JSON bodies to parse", 256, 64, "namespace, organization or client address", reserved=64, at_once=1,
-    about="Other requests run between two. Large requests with events are parsed in pieces. Each 256 KiB of a body "
-    "count as one, so at most 64 MiB wait. The intake parses events up to 2 KiB at once.",
+    about="Each 256 KiB of a body count as one, so at most 64 MiB wait. Other requests run between two.",
 )  # fmt: skip
 OPERATOR_REQUESTS: Final = Bound(
     "requests to the operator", 200, 64, "organization", reserved=50,

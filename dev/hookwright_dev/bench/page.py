@@ -102,7 +102,6 @@ def document(template: str, results: Results, cases: Iterable[str]) -> str:
     return Template(template).substitute(
         summary=summary,
         machine="\n".join(f"- {name}: {value}" for name, value in results.machine.items()),
-        marks=_results(measure for measure in results.measures if measure.key in MARKS),
         figures=_results(results.measures),
         noise=", ".join(f"{case} {cores:.2f}" for case, cores in results.noise.items()),
         cases=", ".join(cases),
@@ -112,7 +111,7 @@ def document(template: str, results: Results, cases: Iterable[str]) -> str:
     )
 
 
-def _results(measures: Iterable[Measure]) -> str:
+def _results(measures: Sequence[Measure]) -> str:
     rows = [
         (measure.title, shown(measure), measure.unit, str(MARKS.get(measure.key, "")), verdict(measure))
         for measure in measures
