@@ -11,7 +11,7 @@ from typing import Final
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs calls by keyword
     """Return the page with links to the places in the site; search finds it if it is in the navigation."""
-    page.meta["search"] = {"exclude": page.file.inclusion.is_not_in_nav()}
+    page.meta["search"] = {"exclude": page.file.inclusion == InclusionLevel.NOT_IN_NAV}
     places = {place: source for source, place in PAGES.items()}
     source = PurePosixPath(places.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
     return _LINK.sub(lambda link: _place(link[1], source, page.file.src_uri), markdown)
