@@ -25,11 +25,13 @@ PAGES: Final = {
     **{f"{_RECEIVER_CODE}/{file.name}": f"receivers/{file.name}.md" for file in (ROOT / _RECEIVER_CODE).glob("*.*")},
 }
 """The place in the site of each page outside of docs/, and of the receivers' code."""
+MARK: Final = ROOT / "api/hookwright_api/console/static/mark.svg"
 _LINK: Final = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]*)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages outside of docs/."""
+    """Add the pages outside of docs/, and the mark, which is the chart's icon."""
+    files.append(File.generated(config, MARK.name, content=MARK.read_bytes()))
     for source, place in PAGES.items():
         text, kind = (ROOT / source).read_text(), PurePosixPath(source).suffix[1:]
         if kind != "md":

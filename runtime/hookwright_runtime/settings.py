@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from hookwright_crds.base import parse_duration
+from hookwright_crds.base import NAME_PATTERN, parse_duration
 from hookwright_crds.users import users_namespace
 from hookwright_runtime.connections import Network
 from hookwright_runtime.errors import SettingsError
@@ -25,6 +25,7 @@ def _duration(value: object) -> object:
 COMMAS = BeforeValidator(_split)
 """Splits a text at its commas."""
 TextList = Annotated[tuple[str, ...], NoDecode, COMMAS]
+Names = Annotated[tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...], NoDecode, COMMAS]
 Networks = Annotated[tuple[Network, ...], NoDecode, COMMAS]
 Length = Annotated[timedelta, BeforeValidator(_duration)]
 
@@ -45,7 +46,9 @@ class ProcessSettings(BaseSettings):
         description="Namespace of users, session keys and ended sessions, and of nothing else; the API reads Secrets "
         "only there. By default HOOKWRIGHT_NAMESPACE with the suffix -users.",
     )
-    watch_namespaces: TextList = Field(default=(), description="Namespaces to serve, separated by commas; empty: all.")
+    watch_namespaces: Names = Field(
+        default=(), description="Names of the namespaces to serve, separated by commas; empty: all."
+    )
     allow_http: bool = Field(default=False, description="Permit plain http URLs in endpoints.")
     log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console.")
     log_level: str = Field(

@@ -53,15 +53,18 @@ def test_the_extra_parts_are_in_the_pods(chart: Chart) -> None:
     """Volumes, mounts, containers and variables are added to the chart's own; delivery has the operator's values."""
     objects = chart.objects({**POSTGRES, "operator": EXTRAS, "api": EXTRAS, "delivery": {"separate": True}})
     for component in ("operator", "delivery", "api"):
-        deployment = named(objects, "Deployment", f"hookwright-{component}")["spec"]
+        document = named(objects, "Deployment", f"hookwright-{component}")
+        deployment = document["spec"]
         pod = deployment["template"]["spec"]
         identity, added = pod["containers"]
-        assert deployment["revisionHistoryLimit"] == EXTRAS["revisionHistoryLimit"]
+        assert document["metadata"]["annotations"] == EXTRAS["deploymentAnnotations"]
+        for name in ("revisionHistoryLimit", "strategy"):
+            assert deployment[name] == EXTRAS[name]
         assert (identity["name"], added) == (component, EXTRAS["extraContainers"][0])
         assert identity["envFrom"] == EXTRAS["envFrom"]
         assert EXTRAS["extraVolumeMounts"][0] in identity["volumeMounts"]
         assert EXTRAS["extraVolumes"][0] in pod["volumes"]
-        for name in ("dnsConfig", "hostAliases", "runtimeClassName"):
+        for name in ("dnsConfig", "hostAliases", "runtimeClassName", "initContainers"):
             assert pod[name] == EXTRAS[name]
         assert {mount["name"] for mount in identity["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 

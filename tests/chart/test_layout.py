@@ -86,15 +86,23 @@ def test_one_address_takes_events_in_whatever_the_layout(layout: str, component:
 
 
 def test_every_pod_is_scraped_once() -> None:
-    """Each ServiceMonitor selects one Service by its labels, and the Service selects the pods of one Deployment."""
+    """Each ServiceMonitor selects one Service with metrics, and the Service selects the pods of one Deployment.
+
+    This Service has only the metrics, so a Service that a load balancer publishes has none.
+    """
     objects = golden("separate")
     targets = []
     for monitor in of_kind(objects, "ServiceMonitor"):
+        assert monitor["metadata"]["namespace"] == "monitoring"
+        assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["hookwright-system"]}
         selection = monitor["spec"]["selector"]["matchLabels"].items()
         (service,) = [
-            document for document in of_kind(objects, "Service") if selection <= document["metadata"]["labels"].items()
+            document
+            for document in of_kind(objects, "Service")
+            if selection <= document["metadata"]["labels"].items()
+            and "metrics" in {port["name"] for port in document["spec"]["ports"]}
         ]
-        assert "metrics" in {port["name"] for port in service["spec"]["ports"]}
+        assert len(service["spec"]["ports"]) == 1
         targets.append(service["spec"]["selector"][COMPONENT])
     assert sorted(targets) == sorted(_deployments(objects))
 
@@ -110,14 +118,24 @@ def test_several_pods_are_evicted_one_at_a_time(layout: str, budgets: set[str]) 
 @pytest.mark.parametrize(
     ("values", "budgets"),
     [
-        (POSTGRES, set()),
-        (_postgres(separate=True, replicas=2), {"operator", "delivery"}),
-        (_postgres(separate=True, autoscaling={"enabled": True}), {"operator", "delivery"}),
+        (POSTGRES, {}),
+        (_postgres(separate=True, replicas=4, podDisruptionBudget={"minAvailable": "75%"}), {"delivery": "75%"}),
+        (
+            _postgres(separate=True, autoscaling={"enabled": True}, podDisruptionBudget={"minAvailable": 1}),
+            {"delivery": 1},
+        ),
     ],
 )
-def test_the_number_of_pods_decides_about_a_budget(chart: Chart, values: Object, budgets: set[str]) -> None:
+def test_the_number_of_pods_decides_about_a_budget(chart: Chart, values: Object, budgets: dict[str, object]) -> None:
     """The number comes from the replicas, or from the least number of the autoscaler."""
-    assert _names(chart.objects(values), "PodDisruptionBudget") == budgets
+    expected = {"operator": {"maxUnavailable": 1}} if budgets else {}
+    expected |= {name: {"minAvailable": available} for name, available in budgets.items()}
+    assert {
+        budget["metadata"]["name"].removeprefix("hookwright-"): {
+            name: value for name, value in budget["spec"].items() if "vailable" in name
+        }
+        for budget in of_kind(chart.objects(values), "PodDisruptionBudget")
+    } == expected
 
 
 def test_an_end_is_told_to_the_network_before_the_intake_closes() -> None:
@@ -137,7 +155,7 @@ def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) ->
             "nodeSelector": {"disk": "fast"},
             "tolerations": [{"key": "dedicated", "operator": "Exists"}],
             "extraEnv": [{"name": "SSL_CERT_DIR", "value": "/certs"}],
-            "topologySpreadConstraints": [{"topologyKey": "zone"}],
+            "topologySpreadConstraints": [{"topologyKey": "zone"}, {"topologyKey": "host", "labelSelector": {}}],
         },
     }
     objects = chart.objects(values)
@@ -148,8 +166,9 @@ def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) ->
     assert pod["securityContext"] == operator["securityContext"]
     assert environment(objects, "delivery")["SSL_CERT_DIR"] == "/certs"
     assert container(objects, "delivery")["startupProbe"]["failureThreshold"] == 7
-    (spread,) = pod["topologySpreadConstraints"]
-    assert spread["labelSelector"]["matchLabels"][COMPONENT] == "delivery"
+    by_zone, by_host = pod["topologySpreadConstraints"]
+    assert by_zone["labelSelector"]["matchLabels"][COMPONENT] == "delivery"
+    assert by_host == {"topologyKey": "host", "labelSelector": {}}
 
 
 @pytest.mark.parametrize(("separate", "target"), [(False, "hookwright-operator"), (True, "hookwright-delivery")])

@@ -20,6 +20,29 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"delivery": {"autoscaling": {"enabled": True}}},
         "delivery.autoscaling.enabled is true, but SQLite",
     ),
+    "two pods for a moment on SQLite": (
+        {"operator": {"strategy": {"type": "RollingUpdate"}}},
+        "operator.strategy.type is RollingUpdate, but SQLite serves one process",
+    ),
+    "a budget that no drain keeps": (
+        {**POSTGRES, "delivery": {"separate": True, "replicas": 3, "podDisruptionBudget": {"minAvailable": "67%"}}},
+        "delivery.podDisruptionBudget.minAvailable is 67%, but there may be only 3 pods",
+    ),
+    "a budget of the least number of pods": (
+        {
+            "api": {"autoscaling": {"enabled": True}, "podDisruptionBudget": {"minAvailable": 2}},
+            "settings": {"rateLimitUrl": "redis://redis:6379/0"},
+        },
+        "api.podDisruptionBudget.minAvailable is 2, but there may be only 2 pods",
+    ),
+    "a scrape that is longer than its interval": (
+        {"metrics": {"podMonitor": {"scrapeTimeout": "1m"}}},
+        "metrics.podMonitor.scrapeTimeout is 1m and its interval 30s",
+    ),
+    "CRDs that would never be deleted": (
+        {"crds": {"keep": False}, "uninstall": {"releaseFinalizers": False}},
+        "the deletion of the CRDs would never end",
+    ),
     "more that deliver at least than at most": (
         {**POSTGRES, "delivery": {"autoscaling": {"enabled": True, "minReplicas": 11}}},
         "delivery.autoscaling.minReplicas is 11 and maxReplicas 10",
@@ -151,6 +174,8 @@ MISTYPED: dict[str, tuple[Object, str]] = {
     "a number out of bounds": ({"settings": {"window": 0}}, "window"),
     "a port that no Service can have": ({"settings": {"apiPort": 0}}, "apiPort"),
     "an unknown log format": ({"settings": {"logFormat": "xml"}}, "logFormat"),
+    "a strategy without its type": ({"api": {"strategy": {"rollingUpdate": {}}}}, "strategy"),
+    "a pattern of namespaces": ({"settings": {"watchNamespaces": ["acme-*"]}}, "/settings/watchNamespaces/0"),
     "a list as text": ({"settings": {"allowedNetworks": "10.0.0.0/8"}}, "allowedNetworks"),
     "no network": ({"settings": {"allowedNetworks": ["ten dot"]}}, "allowedNetworks"),
     "no schedule": ({"settings": {"retrySchedule": "soon"}}, "retrySchedule"),

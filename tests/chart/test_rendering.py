@@ -21,21 +21,27 @@ PENDING: Object = {
         "target": {"type": "AverageValue", "averageValue": "5k"},
     },
 }
+_RESTRICTED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 EXTRAS: Object = {
     "envFrom": [{"configMapRef": {"name": "proxy"}}],
     "extraVolumes": [{"name": "socket", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "socket", "mountPath": "/var/run/sql"}],
-    "extraContainers": [
-        {
-            "name": "sql-proxy",
-            "image": "sql-proxy:1",
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        }
-    ],
+    "extraContainers": [{"name": "sql-proxy", "image": "sql-proxy:1", "securityContext": _RESTRICTED}],
     "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
     "hostAliases": [{"ip": "192.0.2.7", "hostnames": ["db.example.com"]}],
     "runtimeClassName": "gvisor",
     "revisionHistoryLimit": 2,
+    "deploymentAnnotations": {"reloader": "auto"},
+    "initContainers": [{"name": "migration", "image": "tools:1", "securityContext": _RESTRICTED}],
+    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": 0}},
+    "topologySpreadConstraints": [
+        {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    ],
+}
+SCRAPES: Object = {
+    "scrapeTimeout": "30s",
+    "relabelings": [{"targetLabel": "cluster", "replacement": "eu-1"}],
+    "metricRelabelings": [{"sourceLabels": ["__name__"], "regex": "python_.*", "action": "drop"}],
 }
 EVERYTHING: Object = {
     **POSTGRES,
@@ -52,7 +58,8 @@ EVERYTHING: Object = {
         "replicas": 3,
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
-        "serviceAnnotations": {"e": "f"},
+        "service": {"type": "LoadBalancer", "ipFamilyPolicy": "PreferDualStack", "annotations": {"e": "f"}},
+        "podDisruptionBudget": {"minAvailable": 2},
         "nodeSelector": {"disk": "fast"},
         "tolerations": [{"key": "dedicated", "operator": "Exists"}],
         "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
@@ -66,7 +73,13 @@ EVERYTHING: Object = {
         "serviceAccount": {"annotations": {"k": "l"}},
         "nodeSelector": {"network": "fast"},
     },
-    "api": {**EXTRAS, "autoscaling": {"enabled": True}, "topologySpreadConstraints": []},
+    "api": {
+        **EXTRAS,
+        "autoscaling": {"enabled": True},
+        "podDisruptionBudget": {"minAvailable": "50%"},
+        "service": {"type": "NodePort"},
+        "topologySpreadConstraints": [],
+    },
     "ingress": {
         "enabled": True,
         "className": "nginx",
@@ -80,9 +93,9 @@ EVERYTHING: Object = {
         "egress": {"enabled": True, "apiTo": [{"ports": [{"port": 6379}]}]},
     },
     "metrics": {
-        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}, **SCRAPES},
         "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
-        "dashboard": {"enabled": True},
+        "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Hookwright"}},
         "kubeStateMetrics": {"enabled": True, "labels": {"a": "b"}},
     },
     "firstOrganization": {
@@ -95,7 +108,7 @@ MATRIX: dict[str, Object] = {
     "everything": EVERYTHING,
     "production": yaml.safe_load((CHART / "values-production.yaml").read_text()),
     "OpenShift": {"openshift": True},
-    "pods that are scraped themselves": {"metrics": {"podMonitor": {"enabled": True, "labels": {"a": "b"}}}},
+    "pods that are scraped themselves": {"metrics": {"podMonitor": {"enabled": True, "labels": {"a": "b"}, **SCRAPES}}},
     "certificates of the database": {
         "database": {"existingSecret": {"name": "store"}, "certificates": {"secret": "store-tls"}},
     },
@@ -229,19 +242,22 @@ def _grace_seconds(objects: list[Object], component: str) -> int:
 
 
 def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
-    """CRDs, the database, users and an organization are kept, because deleting a CRD would delete every endpoint."""
-    objects = chart.objects({"firstOrganization": {"name": "acme"}})
-    kept_resources = {
+    """CRDs, the database, users and an organization are kept, unless a value says that CRDs or database are not."""
+    organization = {"firstOrganization": {"name": "acme"}}
+    namespaces = {("Namespace", "acme"), ("Namespace", "hookwright-system-users")}
+    crds = {f"{plural}.hookwright.dev" for plural in ("apikeys", "projects", "webhookendpoints")}
+    assert _kept(chart.objects(organization)) == namespaces | {
+        *(("CustomResourceDefinition", name) for name in crds),
+        ("PersistentVolumeClaim", "hookwright-operator"),
+    }
+    assert _kept(chart.objects({**organization, "crds": {"keep": False}, "persistence": {"keep": False}})) == namespaces
+
+
+def _kept(objects: list[Object]) -> set[tuple[str, str]]:
+    return {
         (document["kind"], document["metadata"]["name"])
         for document in objects
         if document["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
-    }
-    crds = {f"{plural}.hookwright.dev" for plural in ("apikeys", "projects", "webhookendpoints")}
-    assert kept_resources == {
-        *(("CustomResourceDefinition", name) for name in crds),
-        ("PersistentVolumeClaim", "hookwright-operator"),
-        ("Namespace", "acme"),
-        ("Namespace", "hookwright-system-users"),
     }
 
 

@@ -1,8 +1,9 @@
 """Both processes are scraped through their Services, as Prometheus does it."""
 
 import pytest
+from e2e.installing import NAMESPACE
 from prometheus_client.parser import text_string_to_metric_families
-from support.pod_actions import API, INTAKE, Organization
+from support.pod_actions import API, Organization
 from support.polling import eventually
 
 OPERATOR = {
@@ -56,12 +57,12 @@ def _types(scraped: dict[str, tuple[str, float]], promised: dict[str, str]) -> d
 
 def test_every_promised_metric_is_scraped_from_its_process(used: Organization) -> None:
     """The metrics of alerts and dashboards exist, and count the operations of the organization."""
-    url = f"{INTAKE.replace(':8080', ':9090')}/metrics"
+    url = f"http://hookwright-operator-metrics.{NAMESPACE}:9090/metrics"
     operator = _scraped(used, url)
     assert _types(operator, OPERATOR) == OPERATOR
     for name in ("events_accepted", "events_duplicate", "deliveries", "delivery_attempts", "reconcile"):
         assert operator[name][1] >= 1, name
     eventually(lambda: _scraped(used, url)["endpoints"][1] >= 1, "the endpoint is counted, which is done now and then")
-    api = _scraped(used, f"{API}:9091/metrics")
+    api = _scraped(used, f"http://hookwright-api-metrics.{NAMESPACE}:9091/metrics")
     assert _types(api, CLIENTS) == CLIENTS
     assert api["api_requests"][1] >= 1

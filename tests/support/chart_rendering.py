@@ -25,7 +25,11 @@ POSTGRES: Final[Object] = {"database": {"existingSecret": {"name": "store"}}}
 _API_SERVER: Final = {"ipBlock": {"cidr": "10.96.0.1/32"}}
 GOLDEN: Final[Mapping[str, Object]] = {
     "default": {},
-    "separate": {**POSTGRES, "delivery": {"separate": True}, "metrics": {"serviceMonitor": {"enabled": True}}},
+    "separate": {
+        **POSTGRES,
+        "delivery": {"separate": True},
+        "metrics": {"serviceMonitor": {"enabled": True, "namespace": "monitoring"}},
+    },
     "namespaces": {
         **POSTGRES,
         "delivery": {"separate": True},
@@ -51,10 +55,15 @@ GOLDEN: Final[Mapping[str, Object]] = {
 """The values of each golden rendering, by the name of its file."""
 
 
+def parsed(text: str) -> list[Object]:
+    """Return the objects of a YAML text."""
+    return [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document]
+
+
 @cache
 def golden(name: str) -> list[Object]:
     """Return the objects of a golden rendering, which are those of the chart without its CRDs."""
-    return list(yaml.load_all((GOLDEN_FOLDER / f"{name}.yaml").read_text(), Loader=yaml.CSafeLoader))
+    return parsed((GOLDEN_FOLDER / f"{name}.yaml").read_text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class Chart:
 
     def objects(self, values: Values | None = None, *, namespace: str = "hookwright-system") -> list[Object]:
         """Return the objects that the chart renders."""
-        return [document for document in yaml.safe_load_all(self.text(values, namespace=namespace)) if document]
+        return parsed(self.text(values, namespace=namespace))
 
     def refusal(self, values: Values) -> str:
         """Return helm's message about values that it must refuse."""

@@ -103,21 +103,22 @@ it afterwards, so the ports of the API servers are allowed too. */ -}}
 
 {{- /* All destinations of the API. */ -}}
 {{- define "hookwright.apiEgress" -}}
-{{- $intake := dict "root" . "component" (include "hookwright.delivering" .) -}}
-{{ include "hookwright.egressBasics" . }}
+{{- $v := .root.Values -}}
+{{- $intake := dict "root" .root "component" (include "hookwright.delivering" .root) -}}
+{{ include "hookwright.egressBasics" .root }}
 - ports: [{port: intake, protocol: TCP}]
   to:
     - podSelector:
         matchLabels:
           {{- include "hookwright.selector" $intake | nindent 10 }}
-{{- with .Values.settings.operatorUrl }}
+{{- with $v.settings.operatorUrl }}
 {{ include "hookwright.egressRule" (dict "ports" (list (include "hookwright.urlPort" .))) }}
 {{- end }}
-{{- if include "hookwright.sharedLimits" . }}
-{{- $url := ternary "redis://" .Values.settings.rateLimitUrl (ne .Values.rateLimits.existingSecret.name "") }}
+{{- if include "hookwright.sharedLimits" .root }}
+{{- $url := ternary "redis://" $v.settings.rateLimitUrl (ne $v.rateLimits.existingSecret.name "") }}
 {{ include "hookwright.egressRule" (dict "ports" (list (include "hookwright.urlPort" $url))) }}
 {{- end }}
-{{- with .Values.networkPolicy.egress.apiTo }}
+{{- with $v.networkPolicy.egress.apiTo }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

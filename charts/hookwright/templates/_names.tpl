@@ -2,15 +2,11 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- /* At most 46 characters: with "-operator-metrics" it is still the name of a Service. */ -}}
 {{- define "hookwright.fullname" -}}
 {{- $name := include "hookwright.name" . -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
-{{- end -}}
+{{- $release := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $release .Values.fullnameOverride | trunc 46 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- /* The installation's own namespace. */ -}}
@@ -56,6 +52,22 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- with .root.Values.commonLabels }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The metadata of an object of a component, in the release's namespace. Optional: the end of its name as "suffix", a
+"name" or "namespace" of its own, more "labels", and "annotations". */ -}}
+{{- define "hookwright.metadata" -}}
+name: {{ .name | default (printf "%s%s" (include "hookwright.component" .) (default "" .suffix)) }}
+namespace: {{ .namespace | default .root.Release.Namespace }}
+labels:
+  {{- include "hookwright.labels" . | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 

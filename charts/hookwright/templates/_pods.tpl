@@ -1,15 +1,13 @@
-{{- /* The common parts of all pods. */ -}}
-{{- define "hookwright.podMetadata" -}}
-{{- $own := include "hookwright.own" . | fromJson -}}
-labels:
-  {{- include "hookwright.labels" . | nindent 2 }}
-  {{- with $own.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-{{- with $own.podAnnotations }}
-annotations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- /* "true" for the operator on SQLite: only one process may open the database. */ -}}
+{{- define "hookwright.isSingle" -}}
+{{- if and (ne .component "api") (eq (include "hookwright.engine" .root) "sqlite") -}}true{{- end -}}
+{{- end -}}
+
+{{- /* How a change of the Deployment replaces the pods. */ -}}
+{{- define "hookwright.strategy" -}}
+{{- $rolling := dict "type" "RollingUpdate" "rollingUpdate" (dict "maxUnavailable" 0 "maxSurge" 1) -}}
+{{- $default := ternary (dict "type" "Recreate") $rolling (include "hookwright.isSingle" . | eq "true") -}}
+{{- (include "hookwright.own" . | fromJson).strategy | default $default | toYaml -}}
 {{- end -}}
 
 {{- define "hookwright.podSpec" -}}
@@ -25,43 +23,20 @@ imagePullSecrets:
 securityContext:
   {{- . | nindent 2 }}
 {{- end }}
-{{- with $own.runtimeClassName }}
-runtimeClassName: {{ . }}
+{{- /* Values that are fields of a pod as they are. */ -}}
+{{- range $field := list "runtimeClassName" "dnsConfig" "hostAliases" "priorityClassName" "nodeSelector" "tolerations" "affinity" "initContainers" }}
+{{- with index $own $field }}
+{{ toYaml (dict $field .) }}
 {{- end }}
-{{- with $own.dnsConfig }}
-dnsConfig:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.hostAliases }}
-hostAliases:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with $own.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- with $own.topologySpreadConstraints }}
 topologySpreadConstraints:
-  {{- if $own.topologySpreadConstraints }}
-  {{- toYaml $own.topologySpreadConstraints | nindent 2 }}
-  {{- else }}
-  - maxSkew: 1
-    topologyKey: kubernetes.io/hostname
-    whenUnsatisfiable: ScheduleAnyway
-    labelSelector:
-      matchLabels:
-        {{- include "hookwright.selector" . | nindent 8 }}
+  {{- range . }}
+  {{- $pods := dict "labelSelector" (dict "matchLabels" (include "hookwright.selector" $ | fromYaml)) }}
+  {{- toYaml (list (merge (ternary dict $pods (hasKey . "labelSelector")) .)) | nindent 2 }}
   {{- end }}
+{{- end }}
+terminationGracePeriodSeconds: {{ include "hookwright.terminationSeconds" . }}
 {{- end -}}
 
 {{- /* A pod's security context. OpenShift assigns the user and the groups, and refuses pods that name others. */ -}}
@@ -73,14 +48,19 @@ topologySpreadConstraints:
 {{- end -}}
 {{- end -}}
 
-{{- /* The mounts of every container of a component, besides its own. */ -}}
 {{- define "hookwright.mounts" -}}
+{{- $isApi := eq .component "api" -}}
 - {name: tmp, mountPath: /tmp}
 {{- if .root.Values.caBundle.configMap }}
 - {name: ca-bundle, mountPath: /etc/hookwright/ca, readOnly: true}
 {{- end }}
-{{- if and .root.Values.database.certificates.secret (ne .component "api") }}
+{{- if $isApi }}
+- {name: operator-token, mountPath: {{ dir (include "hookwright.tokenFile" .root) }}, readOnly: true}
+{{- else if .root.Values.database.certificates.secret }}
 - {name: database-certificates, mountPath: /etc/hookwright/database, readOnly: true}
+{{- end }}
+{{- if include "hookwright.isSingle" . }}
+- {name: database, mountPath: /var/lib/hookwright}
 {{- end }}
 {{- with (include "hookwright.own" . | fromJson).extraVolumeMounts }}
 {{ toYaml . }}
@@ -89,18 +69,32 @@ topologySpreadConstraints:
 
 {{- /* The volumes of these mounts. */ -}}
 {{- define "hookwright.volumes" -}}
+{{- $isApi := eq .component "api" -}}
 - name: tmp
   emptyDir: {sizeLimit: 64Mi}
 {{- with .root.Values.caBundle.configMap }}
 - name: ca-bundle
   configMap: {name: {{ . }}}
 {{- end }}
-{{- if ne .component "api" }}
-{{- with .root.Values.database.certificates.secret }}
+{{- if $isApi }}
+# The API's credential for the operator: a token that only the operator accepts.
+- name: operator-token
+  projected:
+    sources:
+      - serviceAccountToken: {path: {{ base (include "hookwright.tokenFile" .root) }}, audience: hookwright, expirationSeconds: 3600}
+{{- else if .root.Values.database.certificates.secret }}
 - name: database-certificates
   # The group of the pod reads the files; libpq refuses a client's key that others can read.
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ .root.Values.database.certificates.secret }}, defaultMode: 0440}
 {{- end }}
+{{- if include "hookwright.isSingle" . }}
+- name: database
+  {{- if .root.Values.persistence.enabled }}
+  persistentVolumeClaim:
+    claimName: {{ default (include "hookwright.component" .) .root.Values.persistence.existingClaim }}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
 {{- end }}
 {{- with (include "hookwright.own" . | fromJson).extraVolumes }}
 {{ toYaml . }}
@@ -145,6 +139,16 @@ resources:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 terminationMessagePolicy: FallbackToLogsOnError
+ports:
+  {{- range $name, $setting := include "hookwright.ports" . | fromJson }}
+  - {name: {{ $name }}, containerPort: {{ include "hookwright.port" (dict "root" $.root "setting" $setting) }}}
+  {{- end }}
+{{- with include "hookwright.drainSeconds" . | int }}
+lifecycle:
+  preStop: {sleep: {seconds: {{ . }}}}
+{{- end }}
+volumeMounts:
+  {{- include "hookwright.mounts" . | nindent 2 }}
 {{- end -}}
 
 {{- /* Seconds until the kubelet kills the pod: the time of a normal end, plus some seconds to store results. */ -}}
@@ -154,9 +158,41 @@ terminationMessagePolicy: FallbackToLogsOnError
 {{- add (ceil (float64 $grace)) (include "hookwright.drainSeconds" . | int) 15 -}}
 {{- end -}}
 
-{{- define "hookwright.preStop" -}}
-{{- with include "hookwright.drainSeconds" . | int -}}
-lifecycle:
-  preStop: {sleep: {seconds: {{ . }}}}
-{{- end -}}
+{{- /* The common part of pods that run a program of files/ once; called with "name", "program" and its "arguments". */ -}}
+{{- define "hookwright.programPod" -}}
+{{- $operator := .root.Values.operator -}}
+restartPolicy: Never
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with include "hookwright.podSecurityContext" (dict "root" .root "context" $operator.podSecurityContext) }}
+securityContext:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with $operator.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $operator.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+  - name: {{ .name }}
+    image: {{ include "hookwright.image" .root | quote }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    {{- with $operator.securityContext }}
+    securityContext:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    command: [python, -c]
+    args:
+      - |
+        {{- .root.Files.Get (printf "files/%s" .program) | nindent 8 }}
+      {{- with .arguments }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 128Mi}}
 {{- end -}}

@@ -56,6 +56,14 @@
 {{- if and $v.metrics.serviceMonitor.enabled $v.metrics.podMonitor.enabled -}}
 {{- fail "metrics.serviceMonitor.enabled and metrics.podMonitor.enabled are true: enable one of them, or each pod is scraped twice and sums over pods are wrong" -}}
 {{- end -}}
+{{- range $name, $monitor := pick $v.metrics "serviceMonitor" "podMonitor" -}}
+{{- if gt (include "hookwright.milliseconds" $monitor.scrapeTimeout | int) (include "hookwright.milliseconds" $monitor.interval | int) -}}
+{{- fail (printf "metrics.%s.scrapeTimeout is %s and its interval %s: Prometheus refuses a timeout that is longer than the interval" $name $monitor.scrapeTimeout $monitor.interval) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.crds.enabled (not (or $v.crds.keep $v.uninstall.releaseFinalizers)) -}}
+{{- fail "crds.keep and uninstall.releaseFinalizers are false: the endpoints would keep Hookwright's finalizer, and the deletion of the CRDs would never end: set one of them to true" -}}
+{{- end -}}
 {{- include "hookwright.organizationRefusals" . -}}
 {{- include "hookwright.alertRefusals" . -}}
 {{- end -}}
@@ -77,6 +85,11 @@
 {{- define "hookwright.layoutRefusals" -}}
 {{- $v := .Values -}}
 {{- if eq (include "hookwright.engine" .) "sqlite" -}}
+{{- with $v.operator.strategy -}}
+{{- if ne .type "Recreate" -}}
+{{- fail (printf "operator.strategy.type is %s, but SQLite serves one process, and the new pod would start beside the old one: leave operator.strategy empty, or name a Secret with a PostgreSQL URL in database.existingSecret.name" .type) -}}
+{{- end -}}
+{{- end -}}
 {{- range $name, $count := dict "operator.replicas" $v.operator.replicas "delivery.replicas" $v.delivery.replicas -}}
 {{- if gt (int $count) 1 -}}
 {{- fail (printf "%s is %d, but SQLite serves one process: set it to 1, or name a Secret with a PostgreSQL URL in database.existingSecret.name" $name (int $count)) -}}
@@ -92,6 +105,16 @@
 {{- $autoscaling := (index $v $component).autoscaling -}}
 {{- if and $autoscaling.enabled (gt (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
 {{- fail (printf "%s.autoscaling.minReplicas is %d and maxReplicas %d: minReplicas must not exceed maxReplicas" $component (int $autoscaling.minReplicas) (int $autoscaling.maxReplicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $component := include "hookwright.components" . | fromJsonArray -}}
+{{- $scope := dict "root" $ "component" $component -}}
+{{- $least := (include "hookwright.autoscaling" $scope | fromJson).minReplicas | default (include "hookwright.replicas" $scope) | int -}}
+{{- $available := toString (index $v $component).podDisruptionBudget.minAvailable -}}
+{{- $share := trimSuffix "%" $available | float64 -}}
+{{- if hasSuffix "%" $available -}}{{- $share = divf (mulf $share $least) 100 | ceil -}}{{- end -}}
+{{- if and (include "hookwright.several" $scope) (ge (int $share) $least) -}}
+{{- fail (printf "%s.podDisruptionBudget.minAvailable is %s, but there may be only %d pods, so no node with one of them could be drained: set a smaller number" $component $available $least) -}}
 {{- end -}}
 {{- end -}}
 {{- $autoscaling := $v.delivery.autoscaling -}}

@@ -19,8 +19,29 @@ sqlite
 {{- int (index .root.Values.settings .setting | default $default) -}}
 {{- end -}}
 
+{{- /* The named ports of a component's pods, and their settings, as JSON. */ -}}
+{{- define "hookwright.ports" -}}
+{{- if eq .component "api" -}}
+{"http": "apiPort", "health": "apiHealthPort"}
+{{- else if include "hookwright.takesIn" . -}}
+{"intake": "intakePort", "health": "healthPort"}
+{{- else -}}
+{"health": "healthPort"}
+{{- end -}}
+{{- end -}}
+
+{{- define "hookwright.healthPort" -}}
+{{- include "hookwright.port" (dict "root" .root "setting" (include "hookwright.ports" . | fromJson).health) -}}
+{{- end -}}
+
 {{- define "hookwright.tokenFile" -}}
 {{- default "/var/run/secrets/hookwright.dev/token" .Values.settings.operatorTokenFile -}}
+{{- end -}}
+
+{{- /* A duration of one unit, such as 30s; empty: 0. */ -}}
+{{- define "hookwright.milliseconds" -}}
+{{- $units := dict "" 0 "ms" 1 "s" 1000 "m" 60000 "h" 3600000 -}}
+{{- mul (regexFind "^[0-9]+" . | int) (get $units (regexFind "[a-z]*$" .)) -}}
 {{- end -}}
 
 {{- /* One setting as the text of its variable: lists by commas, whole numbers without an exponent. */ -}}

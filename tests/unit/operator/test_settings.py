@@ -81,6 +81,7 @@ WRONG = {
         {"ALLOWED_HOSTS": "hooks.example.com,https://example.com"},
         ["HOOKWRIGHT_ALLOWED_HOSTS: 'https://example.com' is not a domain", "such as hooks.svc.cluster.local"],
     ),
+    "a pattern of namespaces": ({"WATCH_NAMESPACES": "acme,globex-*"}, ["HOOKWRIGHT_WATCH_NAMESPACES: ", "a-z0-9"]),
     "every host": ({"DENIED_HOSTS": "*"}, ["HOOKWRIGHT_DENIED_HOSTS: '*' is not a domain"]),
     "a collector without a scheme": ({"TRACES": "otel-collector:4318"}, ["HOOKWRIGHT_TRACES: ", "https?://"]),
     "a collector with a password": ({"TRACES": "http://a:b@otel-collector"}, ["HOOKWRIGHT_TRACES: "]),
