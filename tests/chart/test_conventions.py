@@ -11,7 +11,18 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import yaml
 from chart.test_rendering import EXTRAS
-from support.chart_rendering import CHART, POSTGRES, Chart, Object, container, environment, golden, named, of_kind
+from support.chart_rendering import (
+    CHART,
+    POSTGRES,
+    Chart,
+    Object,
+    container,
+    environment,
+    golden,
+    named,
+    of_kind,
+    parsed,
+)
 
 from hookwright_dev.cluster.stack import ROOT
 
@@ -44,11 +55,6 @@ def test_every_pod_has_the_chosen_image(chart: Chart, values: Object, image: str
     assert {document["image"] for pod in pods for document in pod["containers"]} == {image}
 
 
-def test_a_digest_that_is_none_is_refused(chart: Chart) -> None:
-    """A tag in the place of a digest would give an image that cannot be pulled."""
-    assert "digest" in chart.refusal({"image": {"digest": "1.2.3"}})
-
-
 def test_the_extra_parts_are_in_the_pods(chart: Chart) -> None:
     """Volumes, mounts, containers and variables are added to the chart's own; delivery has the operator's values."""
     objects = chart.objects({**POSTGRES, "operator": EXTRAS, "api": EXTRAS, "delivery": {"separate": True}})
@@ -69,39 +75,24 @@ def test_the_extra_parts_are_in_the_pods(chart: Chart) -> None:
         assert {mount["name"] for mount in identity["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
 
 
-def test_delivery_can_have_its_own_parts(chart: Chart) -> None:
-    """A value of delivery replaces the operator's."""
-    values = {**POSTGRES, "operator": EXTRAS, "delivery": {"separate": True, "runtimeClassName": "kata", "envFrom": []}}
-    pod = named(chart.objects(values), "Deployment", "hookwright-delivery")["spec"]["template"]["spec"]
-    assert pod["runtimeClassName"] == "kata"
-    assert "envFrom" not in pod["containers"][0]
-
-
-def test_the_own_authorities_are_mounted_and_used(chart: Chart) -> None:
-    """OpenSSL reads the file that SSL_CERT_FILE names, and the directory of the image's authorities as before."""
-    objects = chart.objects({"caBundle": {"configMap": "authorities", "key": "bundle.pem"}})
-    for component in ("operator", "api"):
-        assert environment(objects, component)["SSL_CERT_FILE"] == "/etc/hookwright/ca/bundle.pem"
-        mount = {"name": "ca-bundle", "mountPath": "/etc/hookwright/ca", "readOnly": True}
-        assert mount in container(objects, component)["volumeMounts"]
-
-
-def test_the_certificates_of_the_database_are_mounted_where_the_database_is_used(chart: Chart) -> None:
-    """The API has no database, so its pods do not get the key."""
-    values = {"database": {"existingSecret": {"name": "store"}, "certificates": {"secret": "store-tls"}}}
-    objects = chart.objects({**values, "delivery": {"separate": True}})
-    mounts = {
-        component: "/etc/hookwright/database"
-        in {mount["mountPath"] for mount in container(objects, component)["volumeMounts"]}
-        for component in ("operator", "delivery", "api")
+def test_the_own_certificates_are_mounted_where_they_are_used(chart: Chart) -> None:
+    """OpenSSL reads the authorities that SSL_CERT_FILE names, and the image's. The API has no key of the database."""
+    values = {
+        "caBundle": {"configMap": "authorities", "key": "bundle.pem"},
+        "database": {"existingSecret": {"name": "store"}, "certificates": {"secret": "store-tls"}},
+        "delivery": {"separate": True},
     }
-    assert mounts == {"operator": True, "delivery": True, "api": False}
+    objects = chart.objects(values)
+    for component in ("operator", "delivery", "api"):
+        assert environment(objects, component)["SSL_CERT_FILE"] == "/etc/hookwright/ca/bundle.pem"
+        mounts = container(objects, component)["volumeMounts"]
+        assert {"name": "ca-bundle", "mountPath": "/etc/hookwright/ca", "readOnly": True} in mounts
+        assert ("/etc/hookwright/database" in {mount["mountPath"] for mount in mounts}) is (component != "api")
 
 
 @pytest.mark.parametrize(
     ("values", "arguments", "fixed"),
     [
-        ({}, (), True),
         ({}, ("--api-versions", "security.openshift.io/v1"), False),
         ({"openshift": True}, (), False),
         ({"openshift": False}, ("--api-versions", "security.openshift.io/v1"), True),
@@ -113,7 +104,7 @@ def test_openshift_chooses_the_user_of_the_pods(
     """OpenShift's restricted-v2 refuses pods with a fixed user or group; the rest of the context stays."""
     result = chart.run("template", "hookwright", str(CHART), *arguments, values=values)
     assert result.returncode == 0, result.stderr
-    objects = [document for document in yaml.safe_load_all(result.stdout) if document]
+    objects = parsed(result.stdout)
     pods = [document["spec"]["template"]["spec"] for document in of_kind(objects, "Deployment", "Job")]
     pods += [document["spec"] for document in of_kind(objects, "Pod")]
     for pod in pods:
@@ -138,13 +129,6 @@ def test_every_pod_is_scraped_once_by_a_pod_monitor() -> None:
         assert endpoint["port"] in {port["name"] for port in identity["ports"]}
         selection.append(deployment["metadata"]["name"])
     assert sorted(selection) == sorted(document["metadata"]["name"] for document in of_kind(objects, "Deployment"))
-
-
-def test_an_extra_object_is_rendered_with_the_release(chart: Chart) -> None:
-    """Templates in it are evaluated, because a value cannot know the release."""
-    metadata = {"name": "policy", "namespace": "{{ .Release.Namespace }}"}
-    values = {"extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}]}
-    assert named(chart.objects(values), "ConfigMap", "policy")["metadata"]["namespace"] == "hookwright-system"
 
 
 @contextmanager
@@ -216,7 +200,7 @@ def test_two_installations_have_no_object_in_common(chart: Chart) -> None:
     names = []
     for release, namespace, values in (("hookwright", "hooks", first), ("hookwright-eu", "hooks-eu", second)):
         result = chart.run("template", release, str(CHART), "--namespace", namespace, values=values)
-        objects = [document for document in yaml.safe_load_all(result.stdout) if document]
+        objects = parsed(result.stdout)
         names.append(
             {
                 (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"])
@@ -250,9 +234,9 @@ def test_the_notes_create_objects_only_where_the_operator_serves_them(chart: Cha
     assert "kubectl create namespace acme" in chart.run(*command).stdout
 
 
-def test_the_printed_port_forwards_name_a_port_of_the_service(chart: Chart) -> None:
+def test_the_printed_port_forwards_name_a_port_of_the_service() -> None:
     """A reader forwards a port that the Service of the API has."""
-    ports = {document["port"] for document in named(chart.objects(), "Service", "hookwright-api")["spec"]["ports"]}
+    ports = {document["port"] for document in named(golden("default"), "Service", "hookwright-api")["spec"]["ports"]}
     texts = [page.read_text() for page in (ROOT / "docs").glob("*.md")]
     output = [port for text in texts for port in re.findall(r"port-forward service/hookwright-api \d+:(\d+)", text)]
     assert output

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.chart_rendering import CHART, GOLDEN, POSTGRES, Chart, Object, golden, named
+from support.chart_rendering import CHART, Chart, Object, golden, named, parsed
 
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator.delivery.http.special_ranges import special_networks
@@ -83,34 +83,39 @@ def test_the_wall_stands_unless_private_receivers_are_allowed(
     assert {component for component in ("operator", "api") if egress(objects, component) is not None} == restricted
 
 
-def test_allowed_and_denied_networks_are_in_the_wall(chart: Chart) -> None:
-    """With egress on, the network policies apply the settings of the guard too."""
+def test_allowed_and_denied_networks_and_more_rules_are_in_the_wall(chart: Chart) -> None:
+    """With egress on, the network policies apply the settings of the guard too, and the rules of two values."""
+    rule = {"ports": [{"port": 8080, "protocol": "TCP"}], "to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}
     values = {
-        "networkPolicy": {"egress": {"enabled": True}},
+        "networkPolicy": {"egress": {"enabled": True, "operatorTo": [rule], "apiTo": [rule]}},
         "settings": {
             "allowedNetworks": ["10.1.0.0/16", "fd00::7"],
             "deniedNetworks": ["93.184.215.14", "2606:2800::/32", "fd00::/8"],
         },
     }
-    rules = egress(chart.objects(values), "operator")
+    objects = chart.objects(values)
+    for component in ("operator", "api"):
+        assert reaches(egress(objects, component), "10.9.0.1", 8080)
+        assert not reaches(egress(objects, component), "10.8.0.1", 8080)
+    rules = egress(objects, "operator")
     assert reaches(rules, "10.1.2.3", 8080)
     assert reaches(rules, "fd00::7", 8080)
     for address in ("10.2.0.1", "fd00::8", "93.184.215.14", "2606:2800::1"):
         assert not reaches(rules, address, 8080), address
 
 
-def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs(chart: Chart) -> None:
+def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs() -> None:
     """An ipBlock cannot select API server, DNS and database, so their ports stay open unless they are named."""
-    usual, tight = chart.objects(POSTGRES), chart.objects(GOLDEN["replicas"])
+    usual, tight = egress(golden("separate"), "delivery"), egress(golden("replicas"), "operator")
     for address in ("10.3.0.1", "169.254.169.254"):
         for port in (53, 443, 5353, 5432, 6443):
-            assert reaches(egress(usual, "operator"), address, port), port
-            assert not reaches(egress(tight, "operator"), address, port), port
+            assert reaches(usual, address, port), port
+            assert not reaches(tight, address, port), port
         for port in (22, 80, 2379, 6379, 8080, 9090, 10250):
-            assert not reaches(egress(usual, "operator"), address, port), port
-    assert reaches(egress(tight, "operator"), "10.96.0.1", 443)
-    assert reaches(egress(tight, "operator"), "10.96.0.1", 53, "UDP")
-    assert reaches(egress(tight, "operator"), "10.20.0.5", 5432)
+            assert not reaches(usual, address, port), port
+    assert reaches(tight, "10.96.0.1", 443)
+    assert reaches(tight, "10.96.0.1", 53, "UDP")
+    assert reaches(tight, "10.20.0.5", 5432)
 
 
 def test_on_sqlite_no_database_port_is_open() -> None:
@@ -119,22 +124,35 @@ def test_on_sqlite_no_database_port_is_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "component", "port"),
+    ("settings", "ports"),
     [
-        pytest.param({"databaseUrl": "postgresql://user@db:6432/hooks"}, "operator", 6432, id="PostgreSQL"),
-        pytest.param({"databaseUrl": "postgresql://user@db/hooks"}, "operator", 5432, id="PostgreSQL, usual port"),
-        pytest.param({"traces": "http://otel-collector:4318"}, "operator", 4318, id="collector"),
-        pytest.param({"traces": "https://otel-collector/v1"}, "operator", 443, id="collector, usual port"),
-        pytest.param({"rateLimitUrl": "redis://redis:6380/0"}, "api", 6380, id="Redis"),
-        pytest.param({"rateLimitUrl": "valkey://redis"}, "api", 6379, id="Valkey, usual port"),
-        pytest.param({"operatorUrl": "http://hooks.other:8081"}, "api", 8081, id="another operator"),
+        pytest.param(
+            {
+                "databaseUrl": "postgresql://user@db:6432/hooks",
+                "traces": "http://otel-collector:4318",
+                "rateLimitUrl": "redis://redis:6380/0",
+                "operatorUrl": "http://hooks.other:8081",
+            },
+            {"operator": {6432, 4318}, "api": {6380, 8081}},
+            id="ports of their own",
+        ),
+        pytest.param(
+            {
+                "databaseUrl": "postgresql://user@db/hooks",
+                "traces": "http://otel-collector/v1",
+                "rateLimitUrl": "valkey://redis",
+            },
+            {"operator": {5432, 80}, "api": {6379}},
+            id="usual ports",
+        ),
     ],
 )
-def test_servers_in_the_settings_are_reached(chart: Chart, settings: Object, component: str, port: int) -> None:
+def test_servers_in_the_settings_are_reached(chart: Chart, settings: Object, ports: dict[str, set[int]]) -> None:
     """The ports follow from the URLs."""
-    rules = egress(chart.objects({"settings": settings, "networkPolicy": {"egress": {"enabled": True}}}), component)
-    assert reaches(rules, "10.3.0.1", port)
-    assert not reaches(rules, "10.3.0.1", 9999)
+    objects = chart.objects({"settings": settings, "networkPolicy": {"egress": {"enabled": True}}})
+    others = {80, 4318, 5432, 6379, 6380, 6432, 8081, 9999}
+    for component, expected in ports.items():
+        assert {port for port in others if reaches(egress(objects, component), "10.3.0.1", port)} == expected
 
 
 def test_pods_that_only_reconcile_reach_no_receiver() -> None:
@@ -143,16 +161,6 @@ def test_pods_that_only_reconcile_reach_no_receiver() -> None:
     assert reaches(egress(objects, "delivery"), "93.184.215.14", 8443)
     assert not reaches(egress(objects, "operator"), "93.184.215.14", 8443)
     assert reaches(egress(objects, "operator"), "10.3.0.1", 6443)
-
-
-def test_more_rules_are_added(chart: Chart) -> None:
-    """`operatorTo` and `apiTo` are rules as in a NetworkPolicy."""
-    rule = {"ports": [{"port": 8080, "protocol": "TCP"}], "to": [{"ipBlock": {"cidr": "10.9.0.0/16"}}]}
-    values = {"networkPolicy": {"egress": {"enabled": True, "operatorTo": [rule], "apiTo": [rule]}}}
-    objects = chart.objects(values)
-    for component in ("operator", "api"):
-        assert reaches(egress(objects, component), "10.9.0.1", 8080)
-        assert not reaches(egress(objects, component), "10.8.0.1", 8080)
 
 
 @pytest.fixture
@@ -185,7 +193,7 @@ def test_the_ports_of_the_api_server_come_from_the_cluster_that_helm_installs_in
     values = {"crds": {"enabled": False}, "fullnameOverride": "wall"}
     result = chart.run("template", "wall", str(CHART), *connection, values=values)
     assert result.returncode == 0, result.stderr
-    rules = egress([document for document in yaml.safe_load_all(result.stdout) if document], "operator", name="wall")
+    rules = egress(parsed(result.stdout), "operator", name="wall")
     assert reaches(rules, "10.3.0.1", api_server_port)
     assert reaches(rules, service.stdout, 443)
     assert reaches(rules, "10.3.0.1", 443) is (api_server_port == 443)

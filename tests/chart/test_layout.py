@@ -29,20 +29,21 @@ def _names(objects: list[Object], kind: str) -> set[str]:
 @pytest.mark.parametrize(
     ("values", "pods"),
     [
-        ({}, {"operator": 1}),
-        (POSTGRES, {"operator": 1}),
-        (_postgres(replicas=3), {"operator": 3}),
-        ({**POSTGRES, "operator": {"replicas": 3}}, {"operator": 3}),
+        ("default", {"operator": 1}),
+        ("replicas", {"operator": 3}),
+        ("separate", {"operator": 2, "delivery": 1}),
         ({**_postgres(replicas=2), "operator": {"replicas": 3}}, {"operator": 3}),
-        (_postgres(separate=True), {"operator": 2, "delivery": 1}),
         ({**_postgres(separate=True, replicas=4), "operator": {"replicas": 1}}, {"operator": 1, "delivery": 4}),
         (_postgres(autoscaling={"enabled": True}), {"operator": None}),
         (_postgres(separate=True, autoscaling={"enabled": True}), {"operator": 2, "delivery": None}),
     ],
 )
-def test_the_values_say_how_many_pods_there_are(chart: Chart, values: Object, pods: dict[str, int | None]) -> None:
+def test_the_values_say_how_many_pods_there_are(
+    chart: Chart, values: Object | str, pods: dict[str, int | None]
+) -> None:
     """An autoscaled Deployment has no replica count, because each upgrade would reset it."""
-    assert _deployments(chart.objects(values)) == {**pods, "api": 1}
+    objects = golden(values) if isinstance(values, str) else chart.objects(values)
+    assert _deployments(objects) == {**pods, "api": 1}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,6 @@ def test_several_pods_are_evicted_one_at_a_time(layout: str, budgets: set[str]) 
 @pytest.mark.parametrize(
     ("values", "budgets"),
     [
-        (POSTGRES, {}),
         (_postgres(separate=True, replicas=4, podDisruptionBudget={"minAvailable": "75%"}), {"delivery": "75%"}),
         (
             _postgres(separate=True, autoscaling={"enabled": True}, podDisruptionBudget={"minAvailable": 1}),
@@ -128,8 +128,8 @@ def test_several_pods_are_evicted_one_at_a_time(layout: str, budgets: set[str]) 
 )
 def test_the_number_of_pods_decides_about_a_budget(chart: Chart, values: Object, budgets: dict[str, object]) -> None:
     """The number comes from the replicas, or from the least number of the autoscaler."""
-    expected = {"operator": {"maxUnavailable": 1}} if budgets else {}
-    expected |= {name: {"minAvailable": available} for name, available in budgets.items()}
+    expected: Object = {name: {"minAvailable": available} for name, available in budgets.items()}
+    expected["operator"] = {"maxUnavailable": 1}
     assert {
         budget["metadata"]["name"].removeprefix("hookwright-"): {
             name: value for name, value in budget["spec"].items() if "vailable" in name
@@ -150,8 +150,9 @@ def test_an_end_is_told_to_the_network_before_the_intake_closes() -> None:
 def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) -> None:
     """Each value is either inherited or replaced, and never merged."""
     values = {
-        **_postgres(separate=True, nodeSelector={"network": "fast"}, startupSeconds=7),
+        **_postgres(separate=True, nodeSelector={"network": "fast"}, startupSeconds=7, envFrom=[]),
         "operator": {
+            "envFrom": [{"configMapRef": {"name": "proxy"}}],
             "nodeSelector": {"disk": "fast"},
             "tolerations": [{"key": "dedicated", "operator": "Exists"}],
             "extraEnv": [{"name": "SSL_CERT_DIR", "value": "/certs"}],
@@ -165,6 +166,7 @@ def test_delivery_is_as_the_operator_where_nothing_else_is_said(chart: Chart) ->
     assert pod["tolerations"] == operator["tolerations"]
     assert pod["securityContext"] == operator["securityContext"]
     assert environment(objects, "delivery")["SSL_CERT_DIR"] == "/certs"
+    assert "envFrom" not in container(objects, "delivery")
     assert container(objects, "delivery")["startupProbe"]["failureThreshold"] == 7
     by_zone, by_host = pod["topologySpreadConstraints"]
     assert by_zone["labelSelector"]["matchLabels"][COMPONENT] == "delivery"
@@ -187,17 +189,23 @@ def test_the_autoscaler_moves_who_delivers(chart: Chart, *, separate: bool, keda
     assert tuple(spec[bound] for bound in bounds) == (3, 9)
 
 
-@pytest.mark.parametrize("told", [(40_000, 90, 40_000), (40_000, 0, None), (0, 0, None), (7, 11, 7)])
-def test_only_what_more_pods_would_send_sooner_scales(
-    chart: Chart, promtool: str, tmp_path: Path, told: tuple[int, int, int | None]
-) -> None:
+def test_only_what_more_pods_would_send_sooner_scales(chart: Chart, promtool: str, tmp_path: Path) -> None:
     """The leader's gauge counts once, while a deliverable delivery is late; endpoints that are down scale nothing."""
-    pending, late, count = told
     autoscaling = {"enabled": True, "keda": {"enabled": True, "prometheusAddress": "http://prometheus:9090"}}
     (scaler,) = of_kind(chart.objects(_postgres(autoscaling=autoscaling)), "ScaledObject")
     (query,) = [
         trigger["metadata"]["query"] for trigger in scaler["spec"]["triggers"] if trigger["type"] == "prometheus"
     ]
+    cases = ((40_000, 90, 40_000), (40_000, 0, None), (0, 0, None), (7, 11, 7))
+    (tmp_path / "case.yaml").write_text(json.dumps({"tests": [_scaling(query, *case) for case in cases]}))
+    result = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "case.yaml"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def _scaling(query: str, pending: int, late: int, count: int | None) -> Object:
+    """Return promtool's test that the query gives a count, or nothing for None."""
     series = [
         (f'hookwright_deliveries_{name}{{namespace="{namespace}", pod="{pod}"}}', value)
         for name, leaders in (("pending", pending), ("oldest_late_age_seconds", late))
@@ -208,16 +216,11 @@ def test_only_what_more_pods_would_send_sooner_scales(
         )
     ]
     expected = [] if count is None else [{"labels": "{}", "value": count}]
-    case = {
+    return {
         "interval": "1m",
         "input_series": [{"series": name, "values": str(value)} for name, value in series],
         "promql_expr_test": [{"expr": query, "eval_time": "0m", "exp_samples": expected}],
     }
-    (tmp_path / "case.yaml").write_text(json.dumps({"tests": [case]}))
-    result = subprocess.run(
-        [promtool, "test", "rules", tmp_path / "case.yaml"], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_the_hint_at_the_end_names_every_deployment(chart: Chart) -> None:

@@ -3,6 +3,7 @@
 ``make chart`` runs this module, which writes the renderings.
 """
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class Chart:
         """Run helm with values, as with ``-f``, and return the finished process."""
         return subprocess.run(
             [self.helm, *arguments, "-f", "-"],
+            env={**os.environ, "GOGC": "400"},  # a third less CPU for a process that ends at once
             input=yaml.safe_dump(_with_image(values or {})),
             capture_output=True,
             text=True,

@@ -56,10 +56,12 @@ app.kubernetes.io/component: {{ . }}
 {{- end -}}
 
 {{- /* The metadata of an object of a component, in the release's namespace. Optional: the end of its name as "suffix", a
-"name" or "namespace" of its own, more "labels", and "annotations". */ -}}
+"name" of its own, another "namespace" ("" for none), more "labels", and "annotations". */ -}}
 {{- define "hookwright.metadata" -}}
 name: {{ .name | default (printf "%s%s" (include "hookwright.component" .) (default "" .suffix)) }}
-namespace: {{ .namespace | default .root.Release.Namespace }}
+{{- with ternary .namespace .root.Release.Namespace (hasKey . "namespace") }}
+namespace: {{ . }}
+{{- end }}
 labels:
   {{- include "hookwright.labels" . | nindent 2 }}
   {{- with .labels }}
@@ -77,4 +79,25 @@ annotations:
 {{- $version := $image.digest | default $image.tag | default .Chart.AppVersion -}}
 {{- with .Values.global.imageRegistry | default $image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- $image.repository }}{{ ternary "@" ":" (hasPrefix "sha256:" $version) }}{{ $version -}}
+{{- end -}}
+
+{{- /* Rules for a ServiceAccount of the release: a Role and its binding, or a ClusterRole with "namespace" "". Called as
+hookwright.metadata, with "account" and "rules". */ -}}
+{{- define "hookwright.grant" -}}
+{{- $kind := ternary "Role" "ClusterRole" (ne .namespace "") -}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}
+metadata:
+  {{- include "hookwright.metadata" . | nindent 2 }}
+rules:
+  {{- toYaml .rules | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ $kind }}Binding
+metadata:
+  {{- include "hookwright.metadata" . | nindent 2 }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: {{ $kind }}, name: {{ .name }}}
+subjects:
+  - {kind: ServiceAccount, name: {{ .account }}, namespace: {{ .root.Release.Namespace }}}
 {{- end -}}
