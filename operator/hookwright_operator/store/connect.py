@@ -4,12 +4,11 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
-import asyncpg
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from hookwright_operator.store.database import Database, PostgresDatabase, SqliteDatabase
-from hookwright_operator.store.database_errors import cause, translated
+from hookwright_operator.store.database_errors import DATABASE_ERRORS, cause, translated
 from hookwright_operator.store.migrations import Admit, upgrade
 from hookwright_operator.store.postgres import migrate, not_opened
 from hookwright_operator.store.sqlite import file_of, locked
@@ -58,6 +57,6 @@ async def _open_sqlite(path: Path, busy_timeout: float, admit: Admit | None) -> 
 async def _open_postgres(url: str, admit: Admit | None) -> PostgresDatabase:
     try:
         await migrate(url, admit)
-    except (SQLAlchemyError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+    except (*DATABASE_ERRORS, ValueError) as error:
         raise not_opened(url, error) from None
     return PostgresDatabase(url)

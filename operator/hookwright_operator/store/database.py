@@ -15,13 +15,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from hookwright_operator.store.database_errors import OutcomeUnknown, cause, sqlstate, translated
+from hookwright_operator.store.database_errors import DATABASE_ERRORS, OutcomeUnknown, cause, sqlstate, translated
 from hookwright_operator.store.notifications import Notifications
 from hookwright_operator.store.postgres import connected, postgres_engine
 from hookwright_operator.store.sql.statements import driver_of
@@ -43,6 +42,8 @@ _TRIES: Final = 3
 # Deadlock and serialization failure. A server that became read-only after a failover is replaced by another one.
 _ABORTS: Final = ("40001", "40P01")
 _READ_ONLY: Final = "25006"
+_SAME_NUMBER: Final = "attempts_pkey"
+"""Two replicas have given attempts of one delivery the same number, because one of them had lost its claim."""
 
 
 class Database(Protocol):
@@ -156,16 +157,16 @@ class PostgresDatabase:
 
     def __init__(self, url: str) -> None:
         self._writer = postgres_engine(url, connections=1)
-        self._readers = [postgres_engine(url, connections=READERS, isolation_level="AUTOCOMMIT") for _ in range(2)]
+        self._readers = [postgres_engine(url, connections=READERS) for _ in range(2)]
         self.notifications = Notifications(lambda: connected(url))
 
     async def write(self, work: Callable[[Connection], T], /) -> T:
         """Run a function in a transaction; its outcome is unknown if the connection was lost during COMMIT."""
-        return await _persist(self._writer, work)
+        return await _persist(self._writer, work, in_transaction=True)
 
     async def read(self, work: Callable[[Connection], T], /, *, of_log: bool = False) -> T:
         """Run a function that only reads; each of its statements sees everything that was committed before it."""
-        return await _persist(self._readers[of_log], work)
+        return await _persist(self._readers[of_log], work, in_transaction=False)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -174,29 +175,35 @@ class PostgresDatabase:
             await engine.dispose()
 
 
-async def _persist(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
+async def _persist(engine: AsyncEngine, work: Callable[[Connection], T], *, in_transaction: bool) -> T:
     tries = _TRIES
     while True:
         tries -= 1
+        driver: Any = None
         try:
             async with engine.connect() as connection:
-                return await _transact(connection, work)
-        except (SQLAlchemyError, OSError) as error:
-            if not tries or not _may_pass(error):
+                driver = (await connection.get_raw_connection()).driver_connection
+                try:
+                    return await (_transact(connection, driver, work) if in_transaction else connection.run_sync(work))
+                except BaseException as error:
+                    if isinstance(error, OSError) or sqlstate(error) == _READ_ONLY or driver.is_closed():
+                        await connection.invalidate()
+                    elif driver.is_in_transaction():
+                        await driver.execute("ROLLBACK")
+                    raise
+        except DATABASE_ERRORS as error:
+            is_lost = driver is not None and driver.is_closed() and not isinstance(error, OSError)
+            if not tries or not (is_lost or _may_pass(error)):
                 # From None: PostgreSQL's error details may contain values of the rows.
                 raise translated(error) from None
 
 
-async def _transact(connection: AsyncConnection, work: Callable[[Connection], T]) -> T:
+async def _transact(connection: AsyncConnection, driver: Any, work: Callable[[Connection], T]) -> T:
+    await driver.execute("BEGIN")
+    result = await connection.run_sync(work)
     try:
-        result = await connection.run_sync(work)
-    except (DBAPIError, OSError) as error:
-        if isinstance(error, OSError) or sqlstate(error) == _READ_ONLY:
-            await connection.invalidate()
-        raise
-    try:
-        await connection.commit()
-    except (SQLAlchemyError, OSError) as error:
+        await driver.execute("COMMIT")
+    except DATABASE_ERRORS as error:
         if sqlstate(error) in _ABORTS:
             raise
         await connection.invalidate()
@@ -206,7 +213,7 @@ async def _transact(connection: AsyncConnection, work: Callable[[Connection], T]
 
 def _may_pass(error: Exception) -> bool:
     """Return whether an immediate second try may succeed."""
-    if not isinstance(error, DBAPIError):
-        return False
-    stale = "InvalidCachedStatement" in type(error.orig).__name__
-    return error.connection_invalidated or stale or sqlstate(error) in (*_ABORTS, _READ_ONLY)
+    if sqlstate(error) in (*_ABORTS, _READ_ONLY):
+        return True
+    origin = getattr(error, "orig", error)
+    return "InvalidCachedStatement" in type(origin).__name__ or getattr(origin, "constraint_name", "") == _SAME_NUMBER

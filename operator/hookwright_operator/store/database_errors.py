@@ -1,10 +1,16 @@
 """Translation of database errors into the operator's own errors."""
 
 import sqlite3
+from typing import Final
 
+import asyncpg
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError, SQLAlchemyError
 
 from hookwright_runtime.errors import StoreError, StoreUnavailable
+
+POSTGRES_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+DATABASE_ERRORS: Final = (SQLAlchemyError, sqlite3.Error, *POSTGRES_ERRORS, OSError)
+"""All errors of a database: SQLAlchemy's, and the drivers' own, because frequent statements run without SQLAlchemy."""
 
 # These errors mean that the request is wrong. All others mean that the database cannot run it now.
 _REFUSALS = (
@@ -40,17 +46,18 @@ def translated(error: Exception) -> Exception:
         return type(error)(*error.args)
     if isinstance(error, _REFUSALS) or sqlstate(error).startswith(_REFUSAL_CLASSES):
         return StoreError(f"the store refused a transaction: {cause(error)}")
-    if isinstance(error, SQLAlchemyError | sqlite3.Error | OSError):
+    if isinstance(error, DATABASE_ERRORS):
         return StoreUnavailable(f"the store cannot be used right now: {cause(error)}")
     return error
 
 
 def cause(error: Exception) -> str:
-    """Return the driver's message; SQLAlchemy's message would add the statement."""
+    """Return the driver's message; SQLAlchemy would add the statement, and asyncpg details with values of the rows."""
     origin = error.orig if isinstance(error, DBAPIError) else error
-    return str(origin) or type(origin).__name__
+    message = origin.args[0] if isinstance(origin, asyncpg.PostgresError) else origin
+    return str(message) or type(origin).__name__
 
 
-def sqlstate(error: Exception) -> str:
+def sqlstate(error: BaseException) -> str:
     """Return PostgreSQL's error code, or an empty text if the error has none."""
     return str(getattr(getattr(error, "orig", error), "sqlstate", None) or "")

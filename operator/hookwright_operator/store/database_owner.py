@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from sqlalchemy import Connection, func, inspect, select, update
-from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.store.connect import open_database
-from hookwright_operator.store.database_errors import translated
+from hookwright_operator.store.database_errors import DATABASE_ERRORS, translated
 from hookwright_operator.store.schema import database_owner, instances
 from hookwright_operator.store.sql.dialect import dialect_of, insert
 from hookwright_runtime.errors import StoreError
@@ -132,7 +131,7 @@ async def _own(
     database = await open_database(url, admit=admit)
     try:
         await database.write(enter)
-    except (SQLAlchemyError, OSError) as error:
+    except DATABASE_ERRORS as error:
         raise translated(error) from None
     finally:
         await database.close()

@@ -1,6 +1,6 @@
 """Connections to PostgreSQL: settings, limits, and the engines of SQLAlchemy."""
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -58,8 +58,8 @@ async def connected(
     )
 
 
-def postgres_engine(url: str, *, connections: int, **options: Any) -> AsyncEngine:
-    """Create an engine; its connections are opened when they are used."""
+def postgres_engine(url: str, *, connections: int) -> AsyncEngine:
+    """Create an engine; its connections are opened when they are used, and SQLAlchemy begins no transactions."""
     return create_async_engine(
         "postgresql+asyncpg://",
         async_creator=lambda: connected(url),
@@ -67,7 +67,7 @@ def postgres_engine(url: str, *, connections: int, **options: Any) -> AsyncEngin
         pool_size=connections,
         max_overflow=0,
         pool_recycle=_RECYCLE_SECONDS,
-        **options,
+        isolation_level="AUTOCOMMIT",
     )
 
 

@@ -5,10 +5,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from hookwright_operator.store.database import Database
-from hookwright_operator.store.database_errors import translated
+from hookwright_operator.store.database_errors import DATABASE_ERRORS, translated
 from hookwright_operator.store.group_commit import GroupCommit, Observe, Operation, counted
 from hookwright_runtime.errors import StoreUnavailable
 
@@ -55,7 +54,7 @@ class Transactions:
         start = perf_counter()
         try:
             return await self.database.read(work, of_log=of_log)
-        except (SQLAlchemyError, OSError) as error:
+        except DATABASE_ERRORS as error:
             raise counted(translated(error)) from error
         finally:
             self._observe(name, perf_counter() - start)

@@ -322,6 +322,30 @@ async def test_a_deadlock_is_broken_and_nobody_notices(open_store: Open, url: st
     assert len(record.attempts) == 1
 
 
+async def test_results_of_one_delivery_at_the_same_time_get_two_numbers(
+    open_store: Open, neighbour: Store, clock: Clock, url: str
+) -> None:
+    """A late result of the replica that lost the claim is recorded while the new owner settles the delivery."""
+    store = await open_store()
+    delivery = await accept_one(neighbour, claimed=True)
+    clock.advance(LEASE_MS)
+    assert await claimed_ids(store) == [delivery.id]
+    late = await asyncpg.connect(url)
+    async with late.transaction():
+        await late.execute("SELECT 1 FROM deliveries WHERE id = $1 FOR NO KEY UPDATE", delivery.id)
+        await late.execute("INSERT INTO attempts VALUES ($1, 1, 0, 5, 500, '', '')", delivery.id)
+        settling = asyncio.create_task(store.settle([settlement(delivery, State.DELIVERED)]))
+        await until(lambda: waits_for_a_lock(url))
+    await late.close()
+    await settling
+
+    record = await store.read_log(read_sql.delivery, delivery.id)
+    assert record is not None
+    assert record.state is State.DELIVERED
+    assert [(attempt.number, attempt.status_code) for attempt in record.attempts] == [(1, 500), (2, 200)]
+    assert (await store.read(read_sql.counts_of, "orders")).delivered == 1
+
+
 async def waits_for_a_lock(url: str) -> bool:
     """Return whether a transaction waits for another one."""
     connection = await asyncpg.connect(url)

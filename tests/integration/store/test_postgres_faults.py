@@ -235,7 +235,7 @@ async def test_a_refusal_shows_nothing_of_anybodys_rows(open_store: Open) -> Non
     first = event("orders", body=b"private")
     await store.accept([first])
 
-    with pytest.raises(StoreError, match="events_pkey") as refusal:
+    with pytest.raises(StoreError, match="duplicate key") as refusal:
         await store.accept([first])
 
     records: list[BaseException] = []

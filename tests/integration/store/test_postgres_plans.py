@@ -127,6 +127,14 @@ IDS = packed([(f"dlv_{n:08}",) for n in range(ENDED, ENDED + 64)])
 MADE = packed([(f"dlv_{n:08}", NOW, 5, 200, "", "") for n in range(ENDED, ENDED + 64)])
 MOVED = packed([(f"dlv_{n:08}", "delivered", None, NOW) for n in range(ENDED, ENDED + 64)])
 ME = {"me": "test", "now": NOW}
+SETTLED = {
+    "moved": MOVED,
+    "made": MADE,
+    "added": packed([("uid-7", 0, 64, 0, 0, NOW, 200)]),
+    "slot": 1,
+    "number": 64,
+    **ME,
+}
 MESSAGES = {"endpoint": "uid-7", "now": NOW, "count": 10_000}
 SHARES = packed([(f"msg_{n:08}", 1) for n in range(1, 65)])
 EVENTS = packed([(f"msg_{n:08}",) for n in range(1, 65)])
@@ -170,6 +178,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "attempts": (settle.INSERT_ATTEMPTS, {"made": MADE}, "attempts_pkey"),
     "settled before": (settle.STORED_ATTEMPTS, {"made": MADE}, "attempts_pkey"),
     "move": (settle.MOVE, {"moved": MOVED, **ME}, "deliveries_pkey"),
+    "settle": (settle.SETTLE.whole, SETTLED, "deliveries_pkey"),
     "repetitions": (
         accept.REPETITIONS,
         {"rows": packed([("acme", "billing", f"e-{n}", "msg_new", n) for n in range(64)])},
@@ -327,13 +336,16 @@ async def test_statistics_touch_the_rows_of_their_endpoint(connection: "asyncpg.
 
 
 async def test_a_settlement_touches_what_it_settles_and_little_more(connection: "asyncpg.Connection") -> None:
-    """A settlement reads each delivery once, by its id, before it writes."""
-    statement, parameters, _ = PLANS["move"]
+    """A settlement reads each delivery once, by its id, in the order of its rows, before it writes."""
+    statement, parameters, _ = PLANS["settle"]
 
     plan = await plan_of(connection, statement, parameters, "ANALYZE, BUFFERS, TIMING OFF, SUMMARY OFF")
 
-    [reading] = plan["Plans"]
+    [moving] = [step for step in steps(plan) if step.get("Operation") == "Update"]
+    [reading] = moving["Plans"]
     assert 64 < reading["Shared Hit Blocks"] + reading["Shared Read Blocks"] < 10 * 64
+    order = next(step for step in steps(reading) if "Plans" not in step)
+    assert (reading["Node Type"], order["Node Type"]) == ("Nested Loop", "Function Scan"), plan
 
 
 UNKNOWN_IDS = packed([(f"without-deliveries-{number}",) for number in range(1000)])

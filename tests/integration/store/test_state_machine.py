@@ -145,19 +145,31 @@ class Deliveries(RuleBasedStateMachine):
         return expected.state == State.PENDING and (owner is None or dead)
 
     @precondition(lambda self: self.in_hand[0] or self.in_hand[1])
-    @rule(pick=st.randoms(use_true_random=False), state=OUTCOMES, delay=st.sampled_from([0, 1, 30_000]))
-    def settle(self, pick: Random, state: State, delay: int) -> None:
-        """Settle an attempt, also of a delivery that was lost or discarded meanwhile."""
+    @rule(
+        pick=st.randoms(use_true_random=False),
+        state=OUTCOMES,
+        delay=st.sampled_from([0, 1, 30_000]),
+        most=st.integers(1, 3),
+    )
+    def settle(self, pick: Random, state: State, delay: int, most: int) -> None:
+        """Settle attempts in one call, also of deliveries that were lost or discarded meanwhile."""
         instance = pick.choice([item for item, delivery in self.in_hand.items() if delivery])
-        expected = self.in_hand[instance].pop(pick.randrange(len(self.in_hand[instance])))
+        in_hand = self.in_hand[instance]
+        drawn = [in_hand.pop(pick.randrange(len(in_hand))) for _ in range(min(most, len(in_hand)))]
+        attempted = {expected.new.id: expected for expected in drawn}
         due_ms = self.clock.now + delay
-        self.run(self.stores[instance].settle([settlement(expected.new, state, due_ms=due_ms)]))
-        expected.made += 1
-        if expected.state == State.PENDING and expected.owner == instance:
-            expected.state, expected.owner = state, None
-            expected.attempts += 1
-            expected.due_ms = due_ms if state == State.PENDING else expected.due_ms
-            expected.ended_ms = None if state == State.PENDING else self.clock.now
+        self.run(
+            self.stores[instance].settle(
+                [settlement(expected.new, state, due_ms=due_ms) for expected in attempted.values()]
+            )
+        )
+        for expected in attempted.values():
+            expected.made += 1
+            if expected.state == State.PENDING and expected.owner == instance:
+                expected.state, expected.owner = state, None
+                expected.attempts += 1
+                expected.due_ms = due_ms if state == State.PENDING else expected.due_ms
+                expected.ended_ms = None if state == State.PENDING else self.clock.now
 
     @precondition(lambda self: self.in_hand[0])
     @rule()

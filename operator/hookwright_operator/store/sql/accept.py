@@ -5,6 +5,7 @@ Sync functions on a connection. The caller begins and ends the transaction.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from sqlalchemy import (
@@ -28,15 +29,17 @@ from sqlalchemy import (
 from hookwright_operator.ids import id_digest
 from hookwright_operator.store.records import SOURCE_END, Accepted, NewEvent, State
 from hookwright_operator.store.schema import deliveries, event_ids, events
-from hookwright_operator.store.sql.counters import Change, add_counts
+from hookwright_operator.store.sql.counters import ADD, Change, added
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows, storable
-from hookwright_operator.store.sql.statements import run
+from hookwright_operator.store.sql.statements import Group, run, run_group
 from hookwright_runtime.errors import StoreError
 
 DEDUPE_WINDOW_MS: Final = 24 * 60 * 60 * 1000
 """For how long a producer's event id is kept, in milliseconds; then it counts as new again."""
 _BODY_BYTES_PER_ROW: Final = 4096
+
+_DeliveryRow = tuple[str, str, str, str | None]
 
 _now = bindparam("now", type_=BigInteger)
 
@@ -49,7 +52,7 @@ REMEMBER = _remember.on_conflict_do_update(
     index_elements=list(event_ids.primary_key),
     set_={name: _remember.excluded[name] for name in ("message_id", "accepted_ms", "digest")},
     where=event_ids.c.accepted_ms <= bindparam("since", type_=BigInteger),
-)
+).returning(event_ids.c.message_id)
 REPETITIONS = select(_keys.c.message_id, event_ids.c.message_id, event_ids.c.digest).join(
     event_ids,
     and_(
@@ -67,7 +70,7 @@ FORGET = delete(event_ids).where(
 )
 
 _events = rows(
-    id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer,
+    "event_rows", id=Text, namespace=Text, project=Text, type=Text, deliveries=Integer,
     message_id_digest=BigInteger, event_id_digest=BigInteger, trace=Text, attributes=Text,
     start=Integer, length=Integer,
 )  # fmt: skip
@@ -82,6 +85,8 @@ INSERT_DELIVERIES = insert(deliveries).from_select(
     ["id", "event_id", "endpoint_uid", "owner", "state", "reason", "due_ms", "attempts", "ended_ms"],
     select(_deliveries, literal(State.PENDING.value), literal(""), _now, literal(0), null()),
 )
+# Events and deliveries are written if all ids are new.
+ACCEPT = Group.of(REMEMBER, INSERT_EVENTS, INSERT_DELIVERIES, ADD)
 
 
 def check(events: Iterable[NewEvent]) -> None:
@@ -112,11 +117,21 @@ def accept(
         slot: the slot of the replica's counters.
         now: the time of acceptance.
     """
-    comparisons = remember_ids(connection, calls, now=now)
+    first: dict[_Key, _Entry] = {}
+    number = 0
+    for call in calls:
+        for event in call:
+            if event.event_id is not None:
+                number += 1
+                first.setdefault(_key(event), (event.id, event.digest))
+    written = partial(_parameters, owner=owner, slot=slot, now=now)
+    insertions = len(run_group(connection, ACCEPT, {**written(calls), **_ids(first, now), "number": number}))
+    if insertions == number:
+        return [_answer(call, _ALL_NEW, now) for call in calls]
+    comparisons = _comparisons(connection, calls, first, insertions, now=now)
     new = [comparison.new(call) for call, comparison in zip(calls, comparisons, strict=True)]
-    new_events = [event for events in new for event in events if event.deliveries or event.kept]
-    if new_events:
-        _write(connection, new_events, owner=owner, slot=slot, now=now)
+    for statement in ACCEPT.others:
+        run(connection, statement, written(new))
     return [_answer(events, comparison, now) for events, comparison in zip(new, comparisons, strict=True)]
 
 
@@ -149,20 +164,15 @@ _Entry = tuple[str, int | None]
 """An event whose id was accepted: its message id and its digest."""
 
 
-def remember_ids(connection: Connection, calls: Sequence[Sequence[NewEvent]], *, now: int) -> list[Comparison]:
-    """Insert the producers' ids of all calls that are not refused; return a comparison for each call."""
-    first: dict[_Key, _Entry] = {}
-    number = 0
-    for call in calls:
-        for event in call:
-            if event.event_id is not None:
-                number += 1
-                first.setdefault(_key(event), (event.id, event.digest))
-    if not first:
-        return [_ALL_NEW] * len(calls)
-    insertions = _remember_all(connection, first, now=now)
-    if insertions == number:
-        return [_ALL_NEW] * len(calls)
+def _comparisons(
+    connection: Connection,
+    calls: Sequence[Sequence[NewEvent]],
+    first: Mapping[_Key, _Entry],
+    insertions: int,
+    *,
+    now: int,
+) -> list[Comparison]:
+    """Return a comparison for each call, and correct the ids that were inserted for all calls."""
     originals = _known(connection, first) if insertions < len(first) else {}
     comparisons = _compare(calls, originals)
     if any(comparison.conflicts for comparison in comparisons):
@@ -175,20 +185,16 @@ def _key(event: NewEvent) -> _Key:
     return event.namespace, event.project_uid, event.event_id or ""
 
 
-def _packed(ids: Mapping[_Key, _Entry]) -> str:
+def _ids(ids: Mapping[_Key, _Entry], now: int) -> dict[str, object]:
     # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
-    return packed([(*key, *ids[key]) for key in sorted(ids)])
-
-
-def _remember_all(connection: Connection, ids: Mapping[_Key, _Entry], *, now: int) -> int:
-    """Insert ids; return how many were not known."""
-    return run(connection, REMEMBER, {"rows": _packed(ids), "now": now, "since": now - DEDUPE_WINDOW_MS}).rowcount
+    packed_ids = packed([(*key, *ids[key]) for key in sorted(ids)])
+    return {"rows": packed_ids, "now": now, "since": now - DEDUPE_WINDOW_MS}
 
 
 def _known(connection: Connection, first: Mapping[_Key, _Entry]) -> dict[_Key, _Entry]:
     """Return the ids that earlier transactions accepted."""
     keys = {message_id: key for key, (message_id, _) in first.items()}
-    repetitions = run(connection, REPETITIONS, {"rows": _packed(first)})
+    repetitions = run(connection, REPETITIONS, _ids(first, 0))
     return {keys[own_id]: (message_id, digest) for own_id, message_id, digest in repetitions}
 
 
@@ -220,18 +226,18 @@ def _correct(
 ) -> None:
     """Remove the ids of refused calls, and insert the id of the accepted call that has the same one."""
     wrong = {key: original for key, original in first.items() if originals.get(key) != original}
-    run(connection, FORGET, {"rows": _packed(wrong)})
-    _remember_all(connection, {key: originals[key] for key in wrong if key in originals}, now=now)
+    run(connection, FORGET, _ids(wrong, now))
+    run(connection, REMEMBER, _ids({key: originals[key] for key in wrong if key in originals}, now))
 
 
-def _write(connection: Connection, new: Sequence[NewEvent], *, owner: str, slot: int, now: int) -> None:
+def _parameters(calls: Sequence[Sequence[NewEvent]], *, owner: str, slot: int, now: int) -> dict[str, object]:
+    new = [event for call in calls for event in call if event.deliveries or event.kept]
     delivery_rows = [
         (delivery.id, event.id, delivery.endpoint_uid, owner if delivery.claimed else None)
         for event in new
         for delivery in event.deliveries
     ]
-    write_events(connection, new, now=now)
-    write_deliveries(connection, delivery_rows, slot=slot, now=now)
+    return {**_events_written(new), **_deliveries_written(delivery_rows, slot), "now": now}
 
 
 def write_events(connection: Connection, new: Sequence[NewEvent], *, now: int) -> None:
@@ -242,6 +248,10 @@ def write_events(connection: Connection, new: Sequence[NewEvent], *, now: int) -
         new: the events.
         now: the time of acceptance.
     """
+    run(connection, INSERT_EVENTS, {**_events_written(new), "now": now})
+
+
+def _events_written(new: Sequence[NewEvent]) -> dict[str, object]:
     # Each row has the start and length of its body in the concatenated bodies.
     event_rows = []
     start = 1
@@ -252,8 +262,7 @@ def write_events(connection: Connection, new: Sequence[NewEvent], *, now: int) -
             (*identity, len(event.deliveries), *_digests(event), event.trace, event.attributes, start, length)
         )
         start += length
-    bodies = b"".join([event.body for event in new])
-    run(connection, INSERT_EVENTS, {"rows": packed(event_rows), "bodies": bodies, "now": now})
+    return {"event_rows": packed(event_rows), "bodies": b"".join([event.body for event in new])}
 
 
 def _digests(event: NewEvent) -> tuple[int | None, int | None]:
@@ -264,9 +273,7 @@ def _digests(event: NewEvent) -> tuple[int | None, int | None]:
     return of_message, id_digest(event.namespace, event.event_id.rpartition(SOURCE_END)[2])
 
 
-def write_deliveries(
-    connection: Connection, delivery_rows: Sequence[tuple[str, str, str, str | None]], *, slot: int, now: int
-) -> None:
+def write_deliveries(connection: Connection, delivery_rows: Sequence[_DeliveryRow], *, slot: int, now: int) -> None:
     """Write pending deliveries, due now, and count them.
 
     Args:
@@ -275,8 +282,10 @@ def write_deliveries(
         slot: the slot of this replica's counters.
         now: the time at which they are due.
     """
-    if not delivery_rows:
-        return
-    run(connection, INSERT_DELIVERIES, {"delivery_rows": packed(delivery_rows), "now": now})
+    for statement in (INSERT_DELIVERIES, ADD):
+        run(connection, statement, {**_deliveries_written(delivery_rows, slot), "now": now})
+
+
+def _deliveries_written(delivery_rows: Sequence[_DeliveryRow], slot: int) -> dict[str, object]:
     numbers = Counter([row[2] for row in delivery_rows])
-    add_counts(connection, slot, [Change(uid, number) for uid, number in numbers.items()])
+    return {"delivery_rows": packed(delivery_rows), **added([Change(uid, n) for uid, n in numbers.items()], slot)}

@@ -192,7 +192,7 @@ def _pick(connection: Connection, call: ClaimRequest, *, owner: str, now: int) -
     common = {"now": now, "me": owner}
     share = call.room // max(1, len(call.wants))
     if dialect_of(connection).is_shared:
-        return connection.execute(CLAIM_BESIDE_OTHERS, {"rows": packed(call.wants), "share": share, **common})
+        return run(connection, CLAIM_BESIDE_OTHERS, {"rows": packed(call.wants), "share": share, **common})
     return chain.from_iterable(
         within(run(connection, CLAIM, {"endpoint_uid": uid, "count": limit, **common}), share)
         for uid, limit in call.wants

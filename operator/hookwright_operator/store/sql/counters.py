@@ -3,7 +3,7 @@
 Sync functions on a connection. The caller begins and ends the transaction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import (
@@ -105,5 +105,9 @@ def add_counts(connection: Connection, slot: int, changes: Sequence[Change]) -> 
         slot: the slot of this replica.
         changes: each endpoint once.
     """
-    # Sorted by uid, because two transactions that lock rows in the same order cannot deadlock.
-    run(connection, ADD, {"added": packed(sorted(changes)), "slot": slot})
+    run(connection, ADD, added(changes, slot))
+
+
+def added(changes: Iterable[Change], slot: int) -> dict[str, object]:
+    """Return the parameters of `ADD`, sorted: two transactions that lock rows in the same order cannot deadlock."""
+    return {"added": packed(sorted(changes)), "slot": slot}

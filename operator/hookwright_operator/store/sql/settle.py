@@ -5,6 +5,7 @@ Sync functions on a connection. The caller begins and ends the transaction.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from sqlalchemy import (
@@ -29,12 +30,12 @@ from sqlalchemy import (
 from hookwright_operator.store.records import TEST_REASON, Attempt, NewEvent, Settlement, Settlements, State
 from hookwright_operator.store.schema import attempts, deliveries, events
 from hookwright_operator.store.sql.accept import write_events
-from hookwright_operator.store.sql.counters import Change, add_counts
-from hookwright_operator.store.sql.dialect import dialect_of, insert
+from hookwright_operator.store.sql.counters import ADD, Change, add_counts, added
+from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, packed_column, plain, rows
-from hookwright_operator.store.sql.statements import run
+from hookwright_operator.store.sql.statements import Group, run, run_group
 
-# If other replicas may write, this statement locks the deliveries before they are changed and counted.
+# Locks deliveries that another replica may claim or settle at the same time.
 _ids = rows(id=Text)
 LOCK = (
     select(deliveries.c.id)
@@ -88,6 +89,9 @@ def _move(states: Subquery, owner: ColumnElement[str]) -> Update:
 # deliveries, which is full of dead entries.
 _next_states = rows("moved", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger)
 MOVE = _move(_next_states, bindparam("me", type_=Text)).returning(deliveries.c.id)
+
+# The attempts are recorded and counted if all deliveries change. PostgreSQL locks these in the order of the rows.
+SETTLE = Group.of(MOVE, INSERT_ATTEMPTS, ADD)
 
 _ended_leases = rows("ended_leases", id=Text, state=Text, due_ms=BigInteger, ended_ms=BigInteger, lease=Text)
 MOVE_LEASED = _move(_ended_leases, _ended_leases.c.lease)
@@ -147,21 +151,22 @@ def settle(
     Returns:
         For each call, the deliveries of all calls whose state did not change; the set is empty except after a loss.
     """
-    if dialect_of(connection).is_shared:
-        connection.execute(LOCK, _ids_of(settlement for call in calls for settlement in call.settlements))
-    settlements = [settlement for call in calls for settlement in _new(connection, call)]
-    states = packed([_next_state(settlement, now) for settlement in settlements])
-    moved_ids = {row[0] for row in run(connection, MOVE, {"moved": states, "me": owner})}
+    if any(call.again for call in calls):
+        run(connection, LOCK, _ids_of(settlement for call in calls for settlement in call.settlements))
+    # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
+    settlements = sorted([settlement for call in calls for settlement in _new(connection, call)], key=itemgetter(0))
+    states = {"moved": packed([_next_state(settlement, now) for settlement in settlements]), "me": owner}
+    number = len(settlements)
+    parameters = {**states, **_recorded(settlements, settlements, slot), "number": number}
+    moved_ids = {row[0] for row in run_group(connection, SETTLE, parameters)}
+    if len(moved_ids) == number:
+        return [frozenset()] * len(calls)
+    unchanged_ids = frozenset([settlement.delivery_id for settlement in settlements]) - moved_ids
+    existing = {row[0] for row in run(connection, LOCK, _ids_of(settlements))}
+    settlements = [settlement for settlement in settlements if settlement.delivery_id in existing]
     state_changes = [settlement for settlement in settlements if settlement.delivery_id in moved_ids]
-    unchanged_ids: frozenset[str] = frozenset()
-    if len(state_changes) < len(settlements):
-        unchanged_ids = frozenset(
-            [settlement.delivery_id for settlement in settlements if settlement.delivery_id not in moved_ids]
-        )
-        existing = {row[0] for row in run(connection, LOCK, _ids_of(settlements))}
-        settlements = [settlement for settlement in settlements if settlement.delivery_id in existing]
-    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(settlements)})
-    add_counts(connection, slot, _changes(settlements, state_changes))
+    for statement in SETTLE.others:
+        run(connection, statement, _recorded(settlements, state_changes, slot))
     return [unchanged_ids] * len(calls)
 
 
@@ -179,8 +184,12 @@ def settle_leases(connection: Connection, leases: Sequence[tuple[Settlement, str
     settlements = [settlement for settlement, _ in leases]
     states = packed([(*_next_state(settlement, now), owner) for settlement, owner in leases])
     run(connection, MOVE_LEASED, {"ended_leases": states})
-    run(connection, INSERT_ATTEMPTS, {"made": _attempt_rows(settlements)})
-    add_counts(connection, slot, _changes(settlements, settlements))
+    for statement in SETTLE.others:
+        run(connection, statement, _recorded(settlements, settlements, slot))
+
+
+def _recorded(settlements: Sequence[Settlement], state_changes: Sequence[Settlement], slot: int) -> dict[str, object]:
+    return {"made": _attempt_rows(settlements), **added(_changes(settlements, state_changes), slot)}
 
 
 def _new(connection: Connection, call: Settlements) -> Sequence[Settlement]:
@@ -214,10 +223,10 @@ def _ids_of(settlements: Iterable[Settlement]) -> dict[str, str]:
 
 
 def _attempt_rows(settlements: Sequence[Settlement]) -> str:
-    return packed([(settlement.delivery_id, *_recorded(settlement.attempt)) for settlement in settlements])
+    return packed([(settlement.delivery_id, *_row(settlement.attempt)) for settlement in settlements])
 
 
-def _recorded(attempt: Attempt) -> tuple[int | str | None, ...]:
+def _row(attempt: Attempt) -> tuple[int | str | None, ...]:
     figures = (attempt.started_ms, attempt.duration_ms, attempt.status_code)
     texts = (plain(attempt.error), plain(attempt.response))
     headers = attempt.response_headers
