@@ -161,7 +161,7 @@ def main() -> int:
             "projects": "/console/",
             "project": "/console/projects/billing",
             "keys": "/console/projects/billing/keys",
-            "test": "/console/projects/billing/test",
+            "start": "/console/projects/billing/start",
             "new-endpoint": "/console/projects/billing/new-endpoint",
             **pages,
         }

@@ -112,7 +112,7 @@ def shop(admin: Person, receiver: Received) -> Iterator[Shop]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Add the logs of operator and API, and the text of the page, to the report of a failed test."""
     report = yield
     arguments: dict[str, object] = getattr(item, "funcargs", {})
@@ -120,7 +120,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     if report.failed and isinstance(service, ConsoleService):  # type: ignore[attr-defined]
         logs: list[Path] = [service.operator.log, service.api.log]
         report.sections += [(f"end of {log.name}", tail(log)) for log in logs]  # type: ignore[attr-defined]
-    if report.failed and isinstance(person, Person):  # type: ignore[attr-defined]
+    if report.failed and call.when == "call" and isinstance(person, Person):  # type: ignore[attr-defined]
         text = f"{person.page.url}\n{person.page.inner_text('body')}"
         report.sections.append(("page", text))  # type: ignore[attr-defined]
     return report

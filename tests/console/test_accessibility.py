@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 from playwright.sync_api import Page, expect
+from support.accessibility import VIEWS, violations_of
 from support.console_browser import Shop
 from support.polling import eventually
 
@@ -13,12 +14,6 @@ from hookwright_api.console.routes import ROUTES
 
 pytestmark = pytest.mark.slow
 
-TAGS: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-RULES_OF_COLORS: Final = ["color-contrast", "link-in-text-block"]
-THEMES: Final = {"light": TAGS, "dark": RULES_OF_COLORS}
-"""What axe-core checks in each theme: a theme changes colors only."""
-VIEWS: Final = ((390, "light"), (1200, "light"), (1200, "dark"), (390, "dark"))
-"""Widths and themes. A style sheet rarely breaks only one of the last three."""
 _DELIVERIES: Final = "/console/projects/{project}/endpoints/{endpoint}/deliveries"
 _OTHERWISE: Final = {f"{_DELIVERIES}/latest-failure"}
 """Paths that are no pages."""
@@ -67,12 +62,12 @@ class Tour:
     def paths(self) -> Iterator[str]:
         """Yield every page."""
         yield from ("/", "/account", "/new-project")
-        for part in ("", "/deliveries", "/keys", "/new-key", "/test", "/new-endpoint", "/delete"):
+        for part in ("", "/deliveries", "/keys", "/new-key", "/start", "/new-endpoint", "/delete"):
             yield self.project + part
         yield from (f"{self.project}/keys/{self.key}/revoke", self.delivery, self.pulled, f"{self.pulled}/verify")
         for part in (
             "", "/statistics?window=1h", "/deliveries", "/replays", "/verify?language=java", "/configuration",
-            "/secret", "/edit", "/delete",
+            "/secret", "/edit", "/test", "/delete",
         ):  # fmt: skip
             yield self.endpoint + part
 
@@ -92,23 +87,10 @@ def test_every_page_is_accessible_in_both_themes_and_at_both_widths(
     violations: list[str] = []
     for path in paths:
         person.open(path)
-        violations += _violations(page, path, axe, views)
+        violations += violations_of(page, path, axe, views)
     person.press("Log out")
     page.get_by_role("heading", name="Log in").wait_for()
-    assert not [*violations, *_violations(page, "/login", axe, views)], "\n".join(violations)
-
-
-def _violations(page: Page, path: str, script: str, views: tuple[tuple[int, str], ...]) -> Iterator[str]:
-    # The policy of the page forbids scripts of others; a test runs this one in the page's world.
-    page.evaluate(script)
-    for width, theme in views:
-        page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme="dark" if theme == "dark" else "light", reduced_motion="reduce")
-        run = "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})"
-        for violation in page.evaluate(run, THEMES[theme])["violations"]:
-            yield f"{theme} {width} {path}: {violation['id']} {[node['target'] for node in violation['nodes']]}"
-        if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-            yield f"{theme} {width} {path} is too wide"
+    assert not [*violations, *violations_of(page, "/login", axe, views)], "\n".join(violations)
 
 
 @pytest.mark.parametrize("width", [1200, pytest.param(390, marks=pytest.mark.slow)])
@@ -120,7 +102,7 @@ def test_nothing_moves_while_a_page_loads(shop: Shop, width: int) -> None:
     page.add_init_script(_SHIFTS)
     moved = {}
     for path in (
-        "/", "/account", tour.project, f"{tour.project}/deliveries", f"{tour.project}/keys", f"{tour.project}/test",
+        "/", "/account", tour.project, f"{tour.project}/deliveries", f"{tour.project}/keys", f"{tour.project}/start",
         tour.endpoint, f"{tour.endpoint}/deliveries", tour.delivery, f"{tour.endpoint}/replays",
         f"{tour.endpoint}/verify", f"{tour.endpoint}/secret", tour.pulled,
     ):  # fmt: skip

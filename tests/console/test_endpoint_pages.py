@@ -25,17 +25,21 @@ def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person
     secret = page.locator("#secret-value").inner_text()
     assert secret.startswith("whsec_")
 
-    admin.follow("Send a test event")
+    admin.follow("Send a test")
     page.get_by_label("Event type").select_option("bounced")
     expect(page.get_by_label("Fields of the event, as JSON")).to_have_value(re.compile("550 5.1.1"))
+    receiver.body = b"stored as 17"
     admin.press("Send the test")
     page.get_by_text("answered HTTP 200").wait_for()
+    expect(page.get_by_label("Body of the answer", exact=True)).to_have_text("stored as 17")
     path, headers, body = receiver.requests[-1]
     assert (path, headers["x-team"]) == ("/life", "billing")
     assert b'"test":true' in body.replace(b" ", b"")
 
-    admin.follow("Endpoints")
-    page.get_by_role("link", name=f"{receiver.url}/life").click()
+    admin.follow("Show the request and the answer")
+    expect(page.locator("#request-body")).to_contain_text("550 5.1.1")
+    admin.follow("Overview")
+    expect(page.get_by_role("link", name="Send a test", exact=True)).to_be_visible()
     change_and_suspend(admin)
     reveal_and_rotate(admin, secret)
     admin.follow("Overview")

@@ -60,7 +60,7 @@ def test_a_form_of_another_site_or_another_session_is_refused(admin: Person) -> 
     (cookie,) = admin.page.context.cookies()
     session = {cookie["name"]: cookie["value"]}
     admin.open("/new-project")
-    token = admin.page.locator("form[action='/console/new-project'] input[name=form_token]").get_attribute("value")
+    token = admin.page.locator("form[action='/console/logout'] input[name=form_token]").get_attribute("value")
     form = {"name": "from-elsewhere", "form_token": token or ""}
     ours = {"Sec-Fetch-Site": "same-origin"}
 

@@ -56,8 +56,8 @@ class Site:
     @property
     def pages(self) -> tuple[str, ...]:
         """The pages that need nothing but the API."""
-        of_project = ("", "/keys", "/new-endpoint", "/new-key", "/test", "/delete")
-        of_endpoint = ("", "/configuration", "/secret", "/edit", "/verify", "/delete")
+        of_project = ("", "/keys", "/new-endpoint", "/new-key", "/delete")
+        of_endpoint = ("", "/configuration", "/secret", "/edit", "/verify", "/test", "/delete")
         return (
             "/console/", "/console/account", "/console/new-project", *(PROJECT + part for part in of_project),
             *(self.endpoint + part for part in of_endpoint),
@@ -182,7 +182,7 @@ def test_without_the_operator_or_its_store_the_pages_say_what_is_missing(site: S
         site.check_basics()
         for path in (
             "/console/?rates=1", f"{PROJECT}/deliveries", f"{site.endpoint}/deliveries", f"{site.endpoint}/statistics",
-            f"{site.endpoint}/replays",
+            f"{site.endpoint}/replays", f"{PROJECT}/start",
         ):  # fmt: skip
             assert AWAY in site.read(path), path
         assert "Billing" in site.read("/console/?rates=1")
@@ -194,8 +194,8 @@ def test_without_the_operator_or_its_store_the_pages_say_what_is_missing(site: S
             assert AWAY in site.send(path, 503, **fields), path
         # A test and the secret do not need the store.
         alone = 503 if part == "the operator" else 200
-        test = {"endpoint": site.endpoint.rpartition("/")[2], "type": "opened", "payload": "{}"}
-        for path, fields in ((f"{PROJECT}/test", test), (f"{site.endpoint}/secret/reveal", {})):
+        test = {"type": "opened", "payload": "{}"}
+        for path, fields in ((f"{site.endpoint}/test", test), (f"{site.endpoint}/secret/reveal", {})):
             assert (AWAY in site.send(path, alone, **fields)) == (part == "the operator"), path
         if part == "the operator":
             fields = {"url": "https://example.com/new", "events": "opened", "description": "An order service"}

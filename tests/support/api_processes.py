@@ -21,6 +21,11 @@ PASSWORD: Final = "correct horse battery staple"
 
 RBAC: Final = "rbac.authorization.k8s.io"
 API_ACCOUNT: Final = {"kind": "ServiceAccount", "name": "hookwright-api", "namespace": SYSTEM_NAMESPACE}
+GRANT: Final = (
+    "kubectl create rolebinding projects -n {} --clusterrole=hookwright-project-manager "
+    f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-api"
+)
+"""The command that lets /v1 create and delete projects of an organization, as docs/multi-tenancy.md has it."""
 
 P = TypeVar("P", ApiProcess, OperatorProcess)
 

@@ -8,7 +8,7 @@ PROJECT_TABS: Final = {
     "endpoints": "Endpoints",
     "deliveries": "Deliveries",
     "keys": "API keys",
-    "test": "Send a test event",
+    "start": "Get started",
 }
 """The titles of the tabs at ``/console/projects/{project}/{tab}``; the first tab is at the path of the project."""
 ENDPOINT_TABS: Final = {

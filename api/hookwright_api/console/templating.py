@@ -23,7 +23,7 @@ NOTICES: Final = {
     "replay-begun": "The replay is running. You can leave this page.",
     "replay-cancelled": "The replay is cancelled. Deliveries that it has made pending are still sent.",
     "key-revoked": "The key is revoked. Requests with it are refused from now on.",
-    "project-created": "The project is created. Now add its first endpoint.",
+    "project-created": "The project is created.",
     "project-deleted": "The project is deleted.",
 }
 """Sentences at the top of the page after a change, by the query parameter ``notice``."""

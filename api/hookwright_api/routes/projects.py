@@ -3,7 +3,10 @@
 The API may write Projects only in namespaces that grant its ServiceAccount the ClusterRole of the chart.
 """
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from shlex import quote
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
@@ -13,9 +16,10 @@ from hookwright_api.http.openapi import sends
 from hookwright_api.http.request_checks import GuardedRoute, audit, needs
 from hookwright_api.http.responses import answer, from_kube
 from hookwright_api.routes.created_objects import created_object
-from hookwright_api.services import services_of
+from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import EndpointRecord, KeyRecord, ProjectRecord
 from hookwright_api.view.view import View
+from hookwright_crds import GROUP
 from hookwright_crds.base import object_path
 from hookwright_crds.documents.project_bodies import (
     DeletedProjectAnswer,
@@ -29,7 +33,8 @@ from hookwright_runtime.problems import ProblemError
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"], route_class=GuardedRoute)
 
-_ROLE: Final = "hookwright-project-manager"
+_GRANT_SECONDS: Final = 1.0
+"""Time limit for asking the API server, so that pages are shown without it."""
 
 Force = Annotated[bool, Query(description="true deletes a project that has webhooks or keys, with all of them.")]
 
@@ -73,7 +78,7 @@ async def create_project(request: Request, body: ProjectRequest) -> Response:
     except KubeError as error:
         if error.reason == "AlreadyExists":
             raise ProblemError(409, f"the project {body.name} exists; choose another name") from None
-        raise _refusal(error, "create", caller.organization) from None
+        raise await _refusal(services, error, "create", caller.organization) from None
     services.view.projects.put(resource)
     audit(request, "project.create", target=body.name, project=body.name)
     return answer(_shown(services.view, ProjectRecord.of(resource)), 201, Location=f"/v1/projects/{body.name}")
@@ -100,7 +105,7 @@ async def delete_project(request: Request, project: str, *, force: Force = False
     try:
         await services.kube.delete(object_path("projects", identity.namespace, identity.name), uid=identity.uid)
     except KubeError as error:
-        raise _refusal(error, "delete", identity.namespace) from None
+        raise await _refusal(services, error, "delete", identity.namespace) from None
     services.view.projects.forget(record)
     audit(request, "project.delete", target=identity.name, project=identity.name)
     return answer(losses)
@@ -150,15 +155,47 @@ def _warning(losses: dict[str, Any]) -> str:
     ).format(**losses)
 
 
-def _refusal(error: KubeError, verb: str, organization: str) -> ProblemError:
+async def _refusal(services: Services, error: KubeError, verb: str, organization: str) -> ProblemError:
     """Return the problem for a write of a project that the API server refused."""
-    if error.status == 403 and f"cannot {verb} resource" in error.explanation:
+    if error.status == 403 and (command := await missing_grant(services, verb, organization)):
         return ProblemError(
             403,
-            f"the organization does not allow /v1 to {verb} projects; an administrator of the cluster allows it with a "
-            f"RoleBinding in namespace {organization} of the ClusterRole {_ROLE} to the API's ServiceAccount",
+            f"the organization does not allow /v1 to {verb} projects; an administrator of the cluster allows it with "
+            f"`{command}`",
         )
     if verb == "delete" and error.status == 422:
         # A policy of the cluster refuses the deletion, such as that of protected objects.
         return ProblemError(409, f"a policy of the cluster refuses this: {error.explanation}")
     return from_kube(error, "the project")
+
+
+async def missing_grant(services: Services, verb: str, organization: str) -> str:
+    """Return the command that allows /v1 to create or delete projects of an organization.
+
+    It is empty if the organization allows it, or if the API server does not answer in a second.
+    """
+    attributes = {"namespace": organization, "verb": verb, "group": GROUP, "resource": "projects"}
+    with suppress(KubeError, TimeoutError):
+        async with asyncio.timeout(_GRANT_SECONDS):
+            spec = {"resourceAttributes": attributes}
+            access = await _own_review(services, "authorization", "SelfSubjectAccessReview", spec=spec)
+            if not access["allowed"]:
+                identity = await _own_review(services, "authentication", "SelfSubjectReview")
+                return _grant(identity["userInfo"]["username"], organization)
+    return ""
+
+
+async def _own_review(services: Services, group: str, kind: str, **fields: Any) -> Any:
+    """Return the status of a review of our own account."""
+    version = f"{group}.k8s.io/v1"
+    review = {"apiVersion": version, "kind": kind, **fields}
+    return (await services.kube.post(f"/apis/{version}/{kind.lower()}s", review))["status"]
+
+
+def _grant(user: str, organization: str) -> str:
+    """Return the command that binds the ClusterRole of the chart, whose name begins like that of our account."""
+    account = user.removeprefix("system:serviceaccount:")
+    name = account.partition(":")[2]
+    release = name.removesuffix("-api") if name.endswith("-api") else "hookwright"
+    subject = f"--user={quote(user)}" if account == user else f"--serviceaccount={account}"
+    return f"kubectl create rolebinding projects -n {organization} --clusterrole={release}-project-manager {subject}"

@@ -4,6 +4,7 @@ The application gets the routes, the files, and the pages for errors from here.
 """
 
 from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
@@ -13,6 +14,7 @@ from hookwright_api.console.page_route import ROUTES
 from hookwright_api.console.routes import (  # noqa: F401 - each adds its routes
     deliveries,
     endpoints,
+    first_delivery,
     keys,
     projects,
     replays,
@@ -41,7 +43,10 @@ async def _to_home(_: Request) -> Response:
 
 
 def problem_page(scope: Scope, problem: ProblemError) -> Response | None:
-    """Return the page of a refusal; None if the request is not for the console."""
+    """Return the page of a refusal; None if the request is not for the console. A browser at / goes to the console."""
     path = scope["path"]
+    is_root = path == "/" and scope["method"] == "GET" and problem.status == 404
+    if is_root and "text/html" in Headers(scope=scope).get("accept", ""):
+        return RedirectResponse(HOME, 302)
     is_page = path == HOME.rstrip("/") or path.startswith(HOME)
     return visit_in(scope).render_problem(problem) if is_page else None

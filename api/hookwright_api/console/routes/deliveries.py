@@ -20,7 +20,7 @@ _ENDPOINT: Final = "/projects/{project}/endpoints/{endpoint}/deliveries"
 _PAGE: Final = 50
 _SOON: Final = timedelta(minutes=1)
 """Until the next attempt, if the page of a pending delivery loads itself again."""
-_ABSENT: Final[Mapping[str, Any]] = {
+ABSENT: Final[Mapping[str, Any]] = {
     name: None for model in (DetailedDelivery, DetailedAttempt, SentRequestAnswer) for name in model.model_fields
 }
 """The fields of a delivery, an attempt and a request; ``/v1`` omits some of them."""
@@ -57,18 +57,18 @@ async def _show_log(visit: Visit, template: str, endpoint: str | None) -> Respon
         422 if problem is not None and problem.errors else 200,
         log_path=f"{visit.here}/deliveries",
         filters=filters,
-        deliveries=[{**_ABSENT, **delivery} for delivery in listing["data"]],
+        deliveries=[{**ABSENT, **delivery} for delivery in listing["data"]],
         following=listing["next"],
         cursor=cursor,
         problem=problem,
         states={name: word.title for name, word in DELIVERY_STATES.items()} | {"pending": PENDING_TITLE},
         event_types=EVENT_TYPES,
         periods=PERIOD_TITLES,
-        **_receivers(visit, listing["data"], with_urls=endpoint is None),
+        **receivers_of(visit, listing["data"], with_urls=endpoint is None),
     )
 
 
-def _receivers(visit: Visit, deliveries: Iterable[Mapping[str, Any]], *, with_urls: bool) -> Document:
+def receivers_of(visit: Visit, deliveries: Iterable[Mapping[str, Any]], *, with_urls: bool) -> Document:
     """Return the endpoints of deliveries: their URLs by name if wanted, and the names of those that consumers pull."""
     names = {delivery["webhook"] for delivery in deliveries}
     endpoints = {name: visit.services.view.endpoints.get(visit.organization, name) for name in names}
@@ -109,7 +109,7 @@ def latest_failure(deliveries: Iterable[Mapping[str, Any]]) -> list[str]:
 @page(_ENDPOINT + "/{delivery}", uses=(get_delivery,))
 async def show_delivery(visit: Visit) -> Response:
     """Show the request of a delivery, and every attempt with the receiver's answer."""
-    delivery = await _delivery(visit)
+    delivery = await delivery_of(visit, visit.request.path_params["delivery"])
     is_followed = delivery["status"] == "pending" and _is_soon(delivery["next_attempt_at"], visit.services.now())
     return visit.render("delivery.html", delivery=delivery, is_followed=is_followed)
 
@@ -119,20 +119,24 @@ def _is_soon(moment: str | None, now: datetime) -> bool:
     return moment is None or datetime.fromisoformat(moment) - now < _SOON
 
 
-async def _delivery(visit: Visit) -> Document:
-    project = visit.project.identity.name
-    delivery: Document = await visit.call(get_delivery, visit.request.path_params["delivery"], project=project)
+async def delivery_of(visit: Visit, name: str) -> Document:
+    """Return a delivery of the endpoint of the path, with every field.
+
+    Raises:
+        ProblemError: 404, also for a delivery of another endpoint.
+    """
+    delivery: Document = await visit.call(get_delivery, name, project=visit.project.identity.name)
     if delivery["webhook"] != visit.endpoint.identity.name:
         raise not_found("the delivery")
-    attempts = [{**_ABSENT, **attempt} for attempt in delivery["attempts"]]
+    attempts = [{**ABSENT, **attempt} for attempt in delivery["attempts"]]
     request = delivery.get("request")
-    return {**_ABSENT, **delivery, "attempts": attempts, "request": {**_ABSENT, **request} if request else None}
+    return {**ABSENT, **delivery, "attempts": attempts, "request": {**ABSENT, **request} if request else None}
 
 
 @action(_ENDPOINT + "/{delivery}/retry", uses=(retry_delivery, get_delivery))
 async def send_again(visit: Visit) -> Response:
     """Send a delivery again, or try a pending one now."""
-    delivery = await _delivery(visit)
+    delivery = await delivery_of(visit, visit.request.path_params["delivery"])
     await visit.call(retry_delivery, delivery["id"], project=visit.project.identity.name)
     notice = "delivery-tried" if delivery["status"] == "pending" else "delivery-again"
     return visit.see(f"{visit.here}/deliveries/{delivery['id']}", notice=notice)

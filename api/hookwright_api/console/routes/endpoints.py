@@ -159,10 +159,19 @@ async def show_new_endpoint(visit: Visit) -> Response:
 @action(_NEW, uses=(create_webhook,), again=show_new_endpoint)
 async def make_endpoint(visit: Visit) -> Response:
     """Create an endpoint, and show its signing secret."""
-    body = validated(WebhookRequest, merged({}, document_in(visit.form)))
+    answer = await endpoint_by_form(visit, validated(WebhookRequest, merged({}, document_in(visit.form))))
+    return visit.render("made_endpoint.html", 201, answer=answer)
+
+
+async def endpoint_by_form(visit: Visit, body: WebhookRequest) -> Any:
+    """Create an endpoint once for each form that was shown, and return the answer of ``/v1``.
+
+    Raises:
+        ProblemError: the refusal of ``/v1``.
+    """
     options = {"project": visit.project.identity.name, "idempotency_key": visit.form.text("request_key") or None}
     try:
-        answer = await visit.call(create_webhook, body, **options)
+        return await visit.call(create_webhook, body, **options)
     except ProblemError as problem:
         if problem.code is not Code.IDEMPOTENCY_KEY_REUSED:
             raise
@@ -171,7 +180,6 @@ async def make_endpoint(visit: Visit) -> Response:
             "your first request created the endpoint, with other fields; it is in the list of endpoints, where you can "
             "change it",
         ) from None
-    return visit.render("made_endpoint.html", 201, answer=answer)
 
 
 @page(_EDIT, permission=MANAGE)

@@ -7,8 +7,10 @@ from starlette.responses import Response
 
 from hookwright_api.console.form_fields import Form, fields_of, validated
 from hookwright_api.console.page_route import action, page
+from hookwright_api.console.routes.first_delivery import steps_page
 from hookwright_api.console.visit import Visit
 from hookwright_api.routes.keys import create_key, delete_key, list_keys
+from hookwright_api.routes.operator_routes import search_deliveries
 from hookwright_crds.documents.key_bodies import KeyRequest
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.permissions import ADMINISTER
@@ -39,9 +41,9 @@ async def show_new_key(visit: Visit) -> Response:
     return visit.render("new_key.html", form=form, fields=fields_of(KeyRequest), scopes=SCOPES, lifetimes=LIFETIMES)
 
 
-@action("/projects/{project}/new-key", uses=(create_key,), again=show_new_key)
+@action("/projects/{project}/new-key", uses=(create_key, search_deliveries), again=show_new_key)
 async def make_key(visit: Visit) -> Response:
-    """Create a key, and show it once."""
+    """Create a key, and show it once, with commands that send an event."""
     form = visit.form
     document = {
         "name": form.text("name"),
@@ -50,7 +52,7 @@ async def make_key(visit: Visit) -> Response:
     }
     body, request_key = validated(KeyRequest, document), form.text("request_key") or None
     answer = await visit.call(create_key, visit.project.identity.name, body, idempotency_key=request_key)
-    return visit.render("made_key.html", 201, answer=answer)
+    return await steps_page(visit, since=answer["created_at"], key=answer)
 
 
 def _expiry(days: str, now: datetime) -> datetime | None:

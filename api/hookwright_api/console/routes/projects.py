@@ -14,7 +14,7 @@ from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit, attempt
 from hookwright_api.console.words import ENDPOINT_STATUSES
 from hookwright_api.routes.operator_routes import get_project_statistics
-from hookwright_api.routes.projects import create_project, delete_project, get_project, list_projects
+from hookwright_api.routes.projects import create_project, delete_project, get_project, list_projects, missing_grant
 from hookwright_api.routes.webhooks import list_webhooks
 from hookwright_api.view.table import page_after
 from hookwright_api.view.table_records import EndpointRecord, ProjectRecord
@@ -39,6 +39,7 @@ async def show_organization(visit: Visit) -> Response:
     every = visit.services.view.projects.find("organization", visit.organization)
     projects, following = page_after(every, visit.query.get("cursor"), _PROJECTS)
     with_rates = "rates" in visit.query
+    grant = await missing_grant(visit.services, "create", visit.organization) if visit.may(ADMINISTER) else ""
     statistics, problem = await attempt(_statistics(visit, projects)) if with_rates else (None, None)
     return visit.render(
         "organization.html",
@@ -48,6 +49,7 @@ async def show_organization(visit: Visit) -> Response:
         ],
         total=len(every),
         following=following,
+        grant=grant,
         problem=problem,
         success_line=success_line,
         rates_url=None if with_rates else HOME + "?" + urlencode({**visit.query, "rates": "1"}),
@@ -86,8 +88,9 @@ def _pending(endpoints: Iterable[EndpointRecord]) -> int:
 
 @page("/new-project", permission=ADMINISTER)
 async def show_new_project(visit: Visit) -> Response:
-    """Show the form for a project."""
-    return visit.render("new_project.html", fields=fields_of(ProjectRequest))
+    """Show the form for a project, or the command that allows it."""
+    grant = await missing_grant(visit.services, "create", visit.organization)
+    return visit.render("new_project.html", fields=fields_of(ProjectRequest), grant=grant)
 
 
 @action("/new-project", uses=(create_project,), again=show_new_project)
@@ -95,7 +98,7 @@ async def make_project(visit: Visit) -> Response:
     """Create a project."""
     project = read_request(ProjectRequest, visit.form)
     await visit.call(create_project, project)
-    return visit.see(console_path("projects", project.name), notice="project-created")
+    return visit.see(console_path("projects", project.name, "start"), notice="project-created")
 
 
 @page("/projects/{project}", uses=(list_webhooks,))
@@ -125,10 +128,15 @@ async def show_project(visit: Visit) -> Response:
 
 @page("/projects/{project}/delete", permission=ADMINISTER, uses=(get_project,))
 async def ask_project_deletion(visit: Visit) -> Response:
-    """Show what the deletion of a project discards."""
+    """Show what the deletion of a project discards, or the command that allows it."""
     project = await visit.call(get_project, visit.project.identity.name)
-    pending = _pending(visit.endpoints)
-    return visit.render("delete_project.html", endpoints=project["webhooks"], keys=project["keys"], pending=pending)
+    return visit.render(
+        "delete_project.html",
+        endpoints=project["webhooks"],
+        keys=project["keys"],
+        pending=_pending(visit.endpoints),
+        grant=await missing_grant(visit.services, "delete", visit.organization),
+    )
 
 
 @action("/projects/{project}/delete", uses=(delete_project, get_project), again=ask_project_deletion)

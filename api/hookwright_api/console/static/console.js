@@ -52,6 +52,7 @@
 
   const prepare = (root) => {
     localTimes(root);
+    for (const element of root.querySelectorAll("[data-origin]")) element.textContent = location.origin;
     for (const element of root.querySelectorAll("[data-copy], [data-script]")) element.hidden = false;
   };
 
