@@ -22,7 +22,10 @@ class ExitCode(IntEnum):
     OK = 0, "the command did what it says"
     FAILED = 1, "an error that has no code of its own"
     USAGE = 2, "the command line is not valid"
-    NOT_FOUND = 3, "the object does not exist (404)"
+    NOT_FOUND = (
+        3,
+        "a named object does not exist: an endpoint, project, namespace, delivery, key, user or context (404)",
+    )
     FORBIDDEN = 4, "the credential is missing, refused, or has too few rights (401, 403)"
     CONFLICT = 5, "the present state contradicts the command (409, 412)"
     UNAVAILABLE = 6, "no answer, or a rate limit: try again later (429, 503)"

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
@@ -14,6 +15,7 @@ import typer
 from hookwright_cli import contexts
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.contexts import Context
+from hookwright_cli.deadline import DEADLINE
 
 if TYPE_CHECKING:
     from hookwright_cli.ways.api_way import ApiWay
@@ -25,6 +27,9 @@ API, KUBECONFIG = "api", "kubeconfig"
 DEFAULT_ACCOUNT = "hookwright-support"
 INSECURE: Final = "HOOKWRIGHT_INSECURE"
 """Variable: ``true`` allows a credential on an http:// URL that leaves this machine."""
+_MOST_SUGGESTIONS = 100
+_COMPLETION_SECONDS = 5.0
+Completion: TypeAlias = Callable[[typer.Context, str], list[str]]
 
 
 def is_plugin() -> bool:
@@ -33,8 +38,59 @@ def is_plugin() -> bool:
 
 
 def option(names: str, metavar: str | None, text: str, **settings: Any) -> Any:
-    """Return an option of a command, with its names in one text."""
+    """Return an option of a command, with its names in one text; the words of ``json|yaml`` as metavar complete."""
+    words = [word for word in (metavar or "").split("|") if word.isalpha() and word.islower()]
+    if words:
+        settings = {"autocompletion": completed(lambda _: words), **settings}
     return typer.Option(*names.split(), metavar=metavar, help=text, **settings)
+
+
+def completed(read: Callable[["WayOptions"], Iterable[str]], *, separator: str = "") -> Completion:
+    """Return the shell completion of a value. It never fails: then it has no suggestions.
+
+    Args:
+        read: the possible values, for the options of the command line.
+        separator: between values in one word, of which the last one is completed.
+    """
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        before_the_verb = ctx.find_root().params
+        options: dict[str, Any] = {
+            name: str(ctx.params.get(name) or before_the_verb.get(name) or "") for name in OPTIONS
+        }
+        beginning = incomplete[: incomplete.rfind(separator) + 1] if separator else ""
+        # A completion that fails must print nothing: the shell would show it inside the command line.
+        with suppress(Exception):
+            # A shell waits for the answer while the user types.
+            DEADLINE.notice_seconds = None
+            DEADLINE.begin(_COMPLETION_SECONDS)
+            values = (beginning + value for value in read(WayOptions(**options)))
+            return [value for value in values if value.startswith(incomplete)][:_MOST_SUGGESTIONS]
+        return []
+
+    return complete
+
+
+def completed_by(read: Callable[["Way"], Iterable[str]]) -> Completion:
+    """Return the completion of names that the way knows."""
+
+    def names(options: "WayOptions") -> list[str]:
+        with closing(open_way(options)) as way:
+            return list(read(way))
+
+    return completed(names)
+
+
+def _kube_contexts(options: "WayOptions") -> list[str]:
+    from hookwright_cli.ways.cluster_client import kube_contexts
+
+    return [str(context["name"]) for context in kube_contexts(options.kubeconfig)]
+
+
+# As a plugin of kubectl, --context names a context of the kubeconfig.
+context_names = completed(lambda options: _kube_contexts(options) if options.plugin else contexts.load().by_name)
+project_names = completed_by(lambda way: way.project_names())
+namespaces = completed_by(lambda way: way.cluster.names("/api/v1/namespaces") if way.kind != "api" else [])
 
 
 _way = partial(option, rich_help_panel="Way into Hookwright")
@@ -47,13 +103,22 @@ class WayOptions:
     """The options of a command that choose the way; empty means not given."""
 
     way: Annotated[str, _way("--way", "api|kubeconfig", "The way in, instead of the usual choice.")] = ""
-    context: Annotated[str, _way("--context", "NAME", "A context of `hookwright contexts list`.")] = ""
+    context: Annotated[
+        str, _way("--context", "NAME", "A context of `hookwright contexts list`.", autocompletion=context_names)
+    ] = ""
     url: Annotated[str, _way("--url", "URL", "Use /v1 at this URL, with HOOKWRIGHT_API_KEY.")] = ""
-    project: Annotated[str, _way("--project -p", "NAME", "The project, if there are several.")] = ""
-    namespace: Annotated[str, _way("--namespace -n", "NAME", "The organization, which is a namespace.")] = ""
+    project: Annotated[
+        str, _way("--project -p", "NAME", "The project, if there are several.", autocompletion=project_names)
+    ] = ""
+    namespace: Annotated[
+        str, _way("--namespace -n", "NAME", "The organization, which is a namespace.", autocompletion=namespaces)
+    ] = ""
     kubeconfig: Annotated[str, _way("--kubeconfig", "FILE", "Use this kubeconfig.")] = ""
-    kube_context: Annotated[str, _way("--kube-context", "NAME", "Use this context of the kubeconfig.")] = ""
-    installation: Annotated[str, _way("--installation", "NAMESPACE", _INSTALLATION)] = ""
+    kube_context: Annotated[
+        str,
+        _way("--kube-context", "NAME", "Use this context of the kubeconfig.", autocompletion=completed(_kube_contexts)),
+    ] = ""
+    installation: Annotated[str, _way("--installation", "NAMESPACE", _INSTALLATION, autocompletion=namespaces)] = ""
     service_account: Annotated[str, _way("--service-account", "[NAMESPACE/]NAME", _ACCOUNT)] = ""
     plugin: bool = field(default_factory=is_plugin)
 

@@ -55,6 +55,9 @@ def test_names_of_the_cluster_are_completed(by_kubeconfig: Transcript, acme: Org
         == by_kubeconfig.quiet("keys", "list", "-o", "name").stdout.split()
     )
     assert completed(by_kubeconfig, "explain", "soft") == ["soft_bounce"]
+    assert completed(by_kubeconfig, "deliveries", "--project", "b") == ["billing"]
+    assert completed(by_kubeconfig, "deliveries", "-n", acme.name[:-1]) == [acme.name]
+    assert completed(by_kubeconfig, "--kube-context", "hook") == ["hookwright"]
     eventually(lambda: by_kubeconfig.quiet("send", "delivered", "messageId=m").exit_code == 0, "the event is accepted")
     deliveries = by_kubeconfig.quiet("deliveries", "-o", "name").stdout.split()
     assert len(deliveries) == 3
@@ -69,6 +72,22 @@ def test_names_of_v1_are_completed_and_contexts(by_api: Transcript, acme: Organi
     pull_endpoint(acme, "orders")
     eventually(lambda: completed(by_api, "endpoints", "suspend", "o") == ["orders"], "the endpoint is suggested")
     assert completed(by_api, "contexts", "use", "s") == ["staging"]
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (("deliveries", "--state", ""), ["pending", "delivered", "failed", "discarded"]),
+        (("deliveries", "-o", "j"), ["json"]),
+        (("keys", "create", "CI", "--scope", "send,r"), ["send,read"]),
+        (("endpoints", "edit", "orders", "--expires-at", ""), ["never"]),
+        (("listen", "--events", "delivered,wa_"), ["delivered,wa_*"]),
+    ],
+)
+def test_values_are_completed(words: tuple[str, ...], values: list[str], tmp_path: Path) -> None:
+    """Those of a choice, and the last one of several; they need no service."""
+    suggestions = completed(Transcript({"HOME": str(tmp_path)}), *words)
+    assert suggestions[: len(values)] == values
 
 
 def test_a_cluster_that_is_away_gives_no_suggestion(by_kubeconfig: Transcript, tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_every_verb_by_v1(
     run("endpoints", "create", "--to", f"{receiver.url}/orders", "-e", "delivered,bounced", "--description", "Orders")
     endpoint = by_api.quiet("endpoints", "list", "-o", "name").stdout.strip()
     endpoint_verbs(by_api, endpoint)
+    run("status", "--project", "nothing")
     run("endpoints", "create", "--pull", "-e", "delivered")
     result = by_api.quiet("endpoints", "list", "-o", "name").stdout.split()
     pull_verbs(by_api, next(name for name in result if name != endpoint), receiver)
@@ -119,6 +120,9 @@ def endpoint_verbs(commands: Transcript, endpoint: str) -> None:
     commands.run("endpoints", "list", "-o", "wide")
     commands.run("endpoints", "get", endpoint)
     commands.run("endpoints", "get", "nothing")
+    commands.run("deliveries", "nothing")
+    for list_verb in (("endpoints", "list"), ("keys", "list"), ("deliveries",)):
+        commands.run(*list_verb, "--project", "nothing")
     commands.run("endpoints", "edit", endpoint, "--timeout", "5s", "--rate-limit", "60", "--event", "*")
     commands.run("endpoints", "edit", endpoint, "--timeout", "5h")
     commands.run("endpoints", "suspend", endpoint)
@@ -182,6 +186,10 @@ def test_every_verb_by_a_kubeconfig(
     run("keys", "revoke", key, "--yes")
     run("endpoints", "delete", "orders", "--yes")
     run("send", "delivered", "--project", "nothing")
+    for verb in (("endpoints", "create", "lost", "--pull", "-e", "*"), ("keys", "create", "lost")):
+        run(*verb, "--project", "nothing")
+    for place in ("-n", "--kube-context"):
+        run("endpoints", "list", place, "nothing")
     run("contexts", "set", "prod", "-n", acme.name)
     run("contexts", "use", "test")
     account = ("--service-account", f"{acme.name}/support")

@@ -11,7 +11,7 @@ from hookwright_cli import contexts
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import answer, confirm, password
 from hookwright_cli.contexts import Context
-from hookwright_cli.parameters import Yes, argument, context_names
+from hookwright_cli.parameters import Yes, argument
 from hookwright_cli.terminal.columns import CONTEXTS
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import (
@@ -20,6 +20,7 @@ from hookwright_cli.way_choice import (
     KUBECONFIG,
     check_encryption,
     chosen,
+    context_names,
     exit_of,
     not_logged_in,
     option,

@@ -18,8 +18,10 @@ from hookwright_cli.durations import moment
 from hookwright_cli.parameters import Endpoint, Yes, argument, key_ids, user_emails
 from hookwright_cli.terminal.columns import KEYS, USERS
 from hookwright_cli.verbs import Invocation
-from hookwright_cli.way_choice import API, chosen, option, users_namespace_of
+from hookwright_cli.way_choice import API, chosen, completed, namespaces, option, users_namespace_of
 from hookwright_cli.ways.resource_forms import hash_of, normal_address, user_manifest
+
+_SCOPES = completed(lambda _: KEY_SCOPES, separator=",")
 
 
 def list_keys(invocation: Invocation) -> None:
@@ -30,7 +32,9 @@ def list_keys(invocation: Invocation) -> None:
 def create_key(
     invocation: Invocation,
     name: Annotated[str, argument("NAME", "A name for people.")],
-    scope: Annotated[list[str] | None, option("--scope -s", "|".join(KEY_SCOPES), "A right; repeat it.")] = None,
+    scope: Annotated[
+        list[str] | None, option("--scope -s", "|".join(KEY_SCOPES), "A right; repeat it.", autocompletion=_SCOPES)
+    ] = None,
     expires: Annotated[str, option("--expires", "30d|TIME", "When it ends; never, if left out.")] = "",
 ) -> None:
     """Create an API key. It is shown only now."""
@@ -63,7 +67,9 @@ def list_users(invocation: Invocation) -> None:
 def create_user(
     invocation: Invocation,
     email: Annotated[str, argument("EMAIL")],
-    organization: Annotated[str, option("--organization", "NAMESPACE", "Where the user works.")],
+    organization: Annotated[
+        str, option("--organization", "NAMESPACE", "Where the user works.", autocompletion=namespaces)
+    ],
     role: Annotated[str, option("--role", "|".join(USER_ROLES), "Rights of the user.")] = "admin",
     only_hash: Annotated[
         bool, option("--hash", None, "Write nothing; print the Secret with the hash, for example for a Git repository.")

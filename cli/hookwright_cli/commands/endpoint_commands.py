@@ -13,13 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
 from hookwright_cli.contract import ENDPOINT_FIELDS, SHOWN_FIELDS, EndpointField
 from hookwright_cli.durations import moment
-from hookwright_cli.parameters import Endpoint, Watch, Yes, argument, type_names
+from hookwright_cli.parameters import Endpoint, Watch, Yes, argument, type_patterns
 from hookwright_cli.terminal.columns import ENDPOINTS, field_text, shown
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.verbs import Invocation
@@ -92,14 +90,11 @@ def _group(field: EndpointField) -> tuple[EndpointField, ...]:
 
 def _option(field: EndpointField) -> inspect.Parameter:
     kind, metavar, remark = _SYNTAX.get(field.form, (str, "|".join(field.choices) or field.form.upper(), ""))
-    parameter = typer.Option(
-        None,
-        *field.options,
-        metavar=metavar,
-        help=(field.fields[0] if field.form == "object" else field).description + remark,
-        autocompletion=type_names if field.name == "events" else None,
-    )
-    return inspect.Parameter(field.parameter, inspect.Parameter.KEYWORD_ONLY, default=parameter, annotation=kind | None)
+    text = (field.fields[0] if field.form == "object" else field).description + remark
+    settings = {"autocompletion": type_patterns} if field.name == "events" else {}
+    parameter = option(" ".join(field.options), metavar, text, **settings)
+    annotation: Any = Annotated[kind | None, parameter]
+    return inspect.Parameter(field.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:

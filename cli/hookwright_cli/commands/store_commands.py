@@ -23,7 +23,7 @@ def back_up(
     file: Annotated[str, argument("FILE")] = "hookwright-backup.db",
     force: Annotated[bool, option("--force", None, "Replace the file if it exists.")] = False,
 ) -> None:
-    """Copy the SQLite store to a file while the operator runs, and check the copy."""
+    """Copy the SQLite store to a file while the operator runs, and check the copy. Back up PostgreSQL with pg_dump."""
     path = Path(file)
     if path.exists() and not force:
         raise CommandError(f"{path} exists; replace it with --force", ExitCode.CONFLICT)

@@ -21,6 +21,7 @@ from hookwright_cli.terminal.columns import STYLES, Column
 FORMATS = ("table", "wide", "json", "yaml", "name")
 _SHOW_PROGRESS_AFTER = 2.0
 _GAP = "   "
+_NARROWEST = 6
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _STYLE = r"\x1b\[(?:1;)?(?:0|1|2|31|32|33)m"
 _PLAIN = re.compile(f"[{_CONTROLS}]")
@@ -37,8 +38,26 @@ def plain(text: str, *, styled: bool = False) -> str:
     return (_STYLED if styled else _PLAIN).sub(_escaped, text)
 
 
+def _cut(line: str, width: int) -> str:
+    """Return the beginning of a line that fits into a width, with all its colours."""
+    parts = re.split(f"({_STYLE})", line)
+    for place in range(0, len(parts), 2):
+        parts[place] = parts[place][:width]
+        width -= len(parts[place])
+    return "".join(parts)
+
+
 def _escaped(match: re.Match[str]) -> str:
     return match[0] if match.lastindex else f"\\u{ord(match[0]):04x}"
+
+
+def fitting(widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns in a room: the widest become smaller; the first column, which has names, last."""
+    result = list(widths)
+    while sum(result) > room and max(result) > _NARROWEST:
+        others = result[1:] if max(result[1:], default=0) > _NARROWEST else result
+        result[result.index(max(others), len(result) - len(others))] -= 1
+    return result
 
 
 class Screen:
@@ -95,7 +114,7 @@ class Screen:
             self.line(name if self.form == "name" else text)
 
     def table(self, documents: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
-        """Return a table in which each column is as wide as its longest cell."""
+        """Return a table. On a terminal it is not wider than that, unless ``-o wide`` asks for whole cells."""
         now = datetime.now(UTC)
         visible = [column for column in columns if self.form == "wide" or not column.wide]
         cells = [[column.title for column in visible]]
@@ -108,18 +127,17 @@ class Screen:
         return "\n".join(f"{self.style(f'{name}:', 'bold')}{' ' * (width - len(name))}{value}" for name, value in pairs)
 
     def _aligned(self, cells: list[list[str]]) -> str:
-        *widths, _ = (max(map(len, column)) for column in zip(*cells, strict=True))
-        room = shutil.get_terminal_size().columns - sum(widths) - len(_GAP) * len(widths)
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        if sys.stdout.isatty() and self.form != "wide":
+            widths = fitting(widths, shutil.get_terminal_size().columns - len(_GAP) * (len(widths) - 1))
         lines = []
         for number, row in enumerate(cells):
-            texts = list(row)
-            if sys.stdout.isatty() and len(row[-1]) > max(room, 8):
-                texts[-1] = f"{row[-1][: max(room, 8) - 1]}…"
             parts = []
-            for title, cell, text, width in zip(cells[0], row, texts, (*widths, 0), strict=True):
+            for title, cell, width in zip(cells[0], row, widths, strict=True):
                 # An event type may have the name of a state.
                 state = STYLES.get(cell, "") if title in {"STATUS", "STATE"} else ""
-                parts.append(self.style(text, state if number else "bold") + " " * (width - len(cell)))
+                text = cell if len(cell) <= width else f"{cell[: width - 1]}…"
+                parts.append(self.style(text, state if number else "bold") + " " * (width - len(text)))
             lines.append(_GAP.join(parts).rstrip())
         return "\n".join(lines)
 
@@ -172,6 +190,25 @@ class Screen:
         finally:
             if bar.live.is_started:
                 bar.stop()
+
+    @contextmanager
+    def whole_terminal(self) -> Iterator[Callable[[Sequence[str]], None]]:
+        """Yield a function that draws lines over the whole terminal, which is as before at the end."""
+
+        def draw(lines: Sequence[str]) -> None:
+            # The codes move to the beginning, clear the rest of each line, and all below the last one.
+            width = shutil.get_terminal_size().columns
+            text = "\x1b[K\r\n".join(_cut(plain(line, styled=self.coloured), width) for line in lines)
+            sys.stdout.write(f"\x1b[H{text}\x1b[K\x1b[J")
+            sys.stdout.flush()
+
+        # The other screen of the terminal, without a cursor and without lines that wrap.
+        sys.stdout.write("\x1b[?1049h\x1b[?25l\x1b[?7l")
+        try:
+            yield draw
+        finally:
+            sys.stdout.write("\x1b[?7h\x1b[?25h\x1b[?1049l")
+            sys.stdout.flush()
 
     def again(self, text: str) -> None:
         """Print a text in place of the one before on a terminal, otherwise below it."""

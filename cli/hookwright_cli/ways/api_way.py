@@ -24,6 +24,9 @@ class ApiWay(ServiceWay):
         credential: an API key (``hw_…``) or the token of a session.
         project: name of the project; empty selects the only one of a session.
         organization: that of the credential; empty if it is not known.
+
+    Attributes:
+        has_key: whether the credential is an API key, which has one project.
     """
 
     kind: Literal["api"] = "api"
@@ -31,10 +34,10 @@ class ApiWay(ServiceWay):
     def __init__(self, url: str, credential: str, project: str = "", *, organization: str = "") -> None:
         super().__init__(project)
         self._url, self._organization = url.rstrip("/").removesuffix("/v1"), organization
-        self._credential, self._has_key = credential, credential.startswith("hw_")
+        self._credential, self.has_key = credential, credential.startswith("hw_")
 
     def _connect(self) -> tuple[str, httpx.Client]:
-        key = {"X-Service-Key": self._credential} if self._has_key else {"Authorization": f"Bearer {self._credential}"}
+        key = {"X-Service-Key": self._credential} if self.has_key else {"Authorization": f"Bearer {self._credential}"}
         return connect(self._url, f"{self._url}/v1", key if self._credential else {})
 
     @property
@@ -45,7 +48,7 @@ class ApiWay(ServiceWay):
 
     def me(self) -> Document:
         """Return the user and the projects of a session, or the project of a key."""
-        if not self._has_key:
+        if not self.has_key:
             return dict(self.call("GET", "auth", "me"))
         return {"projects": self.call("GET", "projects")["data"]}
 
@@ -60,8 +63,12 @@ class ApiWay(ServiceWay):
         """Return the state of the projects; the operator is not visible here."""
         me = self.me()
         projects = []
-        for name in (project["name"] for project in me["projects"] if self._project in {"", project["name"]}):
-            scope = {} if self._has_key else {"project": name}
+        names = [project["name"] for project in me["projects"]]
+        if self._project not in {"", *names}:
+            choices = ", ".join(names[:10]) or "none"
+            raise CommandError(f'project "{self._project}" does not exist; projects: {choices}', ExitCode.NOT_FOUND)
+        for name in [self._project] if self._project else names:
+            scope = {} if self.has_key else {"project": name}
             endpoints = list(self._pages("webhooks", scope, _NO_LIMIT))
             for at, endpoint in enumerate(endpoints[:_MAX_ENDPOINTS]):
                 if endpoint["status"] in {"failing", "error"}:
@@ -71,6 +78,22 @@ class ApiWay(ServiceWay):
         self._organization = str(me.get("organization") or self._organization)
         place = {"url": self._url, "organization": self._organization or None}
         return {"way": self.kind, **place, "components": [], "projects": projects}
+
+    def with_key(self, key: str) -> "ApiWay":
+        """Return a way of an API key to the same service."""
+        return ApiWay(self._url, key)
+
+    def project(self, name: str) -> Document:
+        """Return one project."""
+        return dict(self.call("GET", "projects", name))
+
+    def create_project(self, name: str, display_name: str) -> None:
+        """Create a project."""
+        self.call("POST", "projects", body={"name": name, "display_name": display_name})
+
+    def delete_project(self, name: str) -> None:
+        """Delete a project with its keys and endpoints."""
+        self.call("DELETE", "projects", name, params={"force": "true"})
 
     def endpoints(self) -> list[Document]:
         """Return the endpoints of the project."""
@@ -120,17 +143,18 @@ class ApiWay(ServiceWay):
         headers = {"Idempotency-Key": f"cli-{uuid4()}"}
         return dict(self.call("POST", *path, params=params, body=body, headers=headers))
 
-    def _project_names(self) -> list[str]:
+    def project_names(self) -> list[str]:
+        """Return the names of all projects of the organization, or of a key's one."""
         return [project["name"] for project in self.me()["projects"]]
 
     def _events_path(self) -> tuple[str, ...]:
-        if not self._has_key:
+        if not self.has_key:
             message = "send needs an API key, and this is the session of a login"
             raise CommandError(message, ExitCode.FORBIDDEN, hint=SENDING_KEY)
         return ("events",)
 
     def _endpoint_scope(self) -> dict[str, str]:
-        return {} if self._has_key else {"project": self._project_name()}
+        return {} if self.has_key else {"project": self._project_name()}
 
     def _log_scope(self) -> dict[str, str]:
-        return {} if self._has_key else super()._log_scope()
+        return {} if self.has_key else super()._log_scope()

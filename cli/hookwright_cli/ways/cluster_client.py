@@ -49,8 +49,11 @@ class ClusterClient:
                 paths = (str(POD_CREDENTIALS / "token"), str(POD_CREDENTIALS / "ca.crt"))
                 InClusterConfigLoader(*paths).load_and_set(configuration)
             else:
-                load_kube_config(file, context or None, configuration, persist_config=False)
                 contexts, current = list_kube_config_contexts(config_file=file)
+                if context not in {"", *(names := [str(entry["name"]) for entry in contexts])}:
+                    message = f'the kubeconfig has no context "{context}"; known contexts: {", ".join(names)}'
+                    raise CommandError(message, ExitCode.NOT_FOUND)
+                load_kube_config(file, context or None, configuration, persist_config=False)
         except (ConfigException, OSError) as error:
             raise CommandError(
                 f"no usable kubeconfig: {error}",
@@ -105,6 +108,10 @@ class ClusterClient:
                 return
             following = [("continue", page["metadata"]["continue"])]
 
+    def names(self, path: str) -> list[str]:
+        """Return the names of the objects of a list."""
+        return [str(item["metadata"]["name"]) for item in self.items(path)]
+
     def patch(self, path: str, body: Mapping[str, Any], manager: str = FIELD_MANAGER) -> dict[str, Any]:
         """Apply a merge patch and return the object."""
         query = [("fieldManager", manager)]
@@ -118,6 +125,11 @@ class ClusterClient:
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create an object and return it."""
         return dict(self.request("POST", path, query=[("fieldManager", FIELD_MANAGER)], body=dict(body)))
+
+
+def kube_contexts(kubeconfig: str) -> list[dict[str, Any]]:
+    """Return the contexts of a kubeconfig, by default the user's."""
+    return list(list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)[0])
 
 
 def pod_namespace() -> str:

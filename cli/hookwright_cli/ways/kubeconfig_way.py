@@ -1,7 +1,7 @@
 """The way by a kubeconfig: resources of the cluster, and the intake for deliveries. RBAC alone decides."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import httpx
@@ -83,7 +83,10 @@ class KubeconfigWay(ServiceWay):
         """Return the state of the installation and of its resources."""
         if self._everywhere:
             self._scope = "all namespaces"
-        return overview_of(self.cluster, self.installation, "" if self._everywhere else self.namespace)
+        overview = overview_of(self.cluster, self.installation, "" if self._everywhere else self.namespace)
+        if not self._everywhere:
+            self._checked(overview["projects"])
+        return overview
 
     def endpoints(self) -> list[Document]:
         """Return the endpoints of the namespace, or of the chosen project."""
@@ -91,7 +94,31 @@ class KubeconfigWay(ServiceWay):
 
     def _of_project(self, plural: str, form: Callable[[Document], Document]) -> list[Document]:
         documents = [form(resource) for resource in self.cluster.items(resources(plural, self.namespace))]
-        return [document for document in documents if self._project in {"", document["project"]}]
+        return self._checked([document for document in documents if self._project in {"", document["project"]}])
+
+    def deliveries(self, conditions: Mapping[str, str], limit: int) -> Iterator[Document]:
+        """Yield deliveries that meet all conditions, the newest first, at most ``limit``."""
+        yield from self._checked(list(super().deliveries(conditions, limit)))
+
+    def _checked(self, documents: list[Document]) -> list[Document]:
+        """Return a list; if it is empty, the namespace and the chosen project must exist."""
+        if not documents:
+            self._check_existence(core("namespaces", "", self.namespace))
+            self._check_project()
+        return documents
+
+    def _check_project(self) -> None:
+        """Refuse a chosen project that does not exist."""
+        if self._project:
+            self._check_existence(resources("projects", self.namespace, self._project))
+
+    def _check_existence(self, path: str) -> None:
+        """Refuse a path without an object; a user who may not read it is not refused."""
+        try:
+            self.cluster.request("GET", path)
+        except CommandError as error:
+            if error.code is not ExitCode.FORBIDDEN:
+                raise
 
     def endpoint(self, name: str) -> Document:
         """Return one endpoint."""
@@ -107,6 +134,7 @@ class KubeconfigWay(ServiceWay):
         """Create a WebhookEndpoint, and wait until the operator has reconciled it."""
         if not name:
             raise CommandError("name the endpoint: hookwright endpoints create NAME --to URL …", ExitCode.USAGE)
+        self._check_project()
         manifest = resource_forms.endpoint_manifest(name, self._project_name(), fields)
         self.cluster.create(resources("webhookendpoints", self.namespace), manifest)
         deadline = time.monotonic() + _WAIT_SECONDS
@@ -164,6 +192,7 @@ class KubeconfigWay(ServiceWay):
 
     def create_key(self, fields: Mapping[str, Any]) -> Document:
         """Create an ApiKey with the digest of a key that is made here."""
+        self._check_project()
         key = resource_forms.new_key()
         manifest = resource_forms.key_manifest(key, self._project_name(), fields)
         document = resource_forms.key_document(self.cluster.create(resources("apikeys", self.namespace), manifest))
@@ -183,8 +212,24 @@ class KubeconfigWay(ServiceWay):
         name = None if email is None else resource_forms.secret_name_of(resource_forms.normal_address(email))
         return core("secrets", self._users_namespace, name)
 
-    def _project_names(self) -> list[str]:
-        return [project["metadata"]["name"] for project in self.cluster.items(resources("projects", self.namespace))]
+    def project(self, name: str) -> Document:
+        """Return one project, its fields as far as commands read them."""
+        resource = self.cluster.request("GET", resources("projects", self.namespace, name))
+        return {"name": name, "display_name": resource["spec"].get("displayName", "")}
+
+    def create_project(self, name: str, display_name: str) -> None:
+        """Create a Project."""
+        manifest = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "metadata": {"name": name}}
+        spec = {"displayName": display_name}
+        self.cluster.create(resources("projects", self.namespace), {**manifest, "spec": spec})
+
+    def delete_project(self, name: str) -> None:
+        """Delete a Project."""
+        self.cluster.request("DELETE", resources("projects", self.namespace, name))
+
+    def project_names(self) -> list[str]:
+        """Return the names of all projects of the namespace."""
+        return self.cluster.names(resources("projects", self.namespace))
 
     def _events_path(self) -> tuple[str, ...]:
         return "projects", self._project_name(), "events"

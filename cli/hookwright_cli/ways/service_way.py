@@ -113,14 +113,15 @@ class ServiceWay:
     def _project_name(self) -> str:
         """Return the chosen project, or the only one."""
         if not self._project:
-            names = self._project_names()
+            names = self.project_names()
             if len(names) != 1:
                 choices = ", ".join(names[:10]) or "none"
                 raise CommandError(f"select a project with --project; your projects: {choices}", ExitCode.USAGE)
             self._project = names[0]
         return self._project
 
-    def _project_names(self) -> list[str]:
+    def project_names(self) -> list[str]:
+        """Return the names of all projects of the organization, or of a key's one."""
         raise NotImplementedError
 
     def _events_path(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from hookwright_cli.commands.store_commands import new_private_file
 from hookwright_cli.contexts import Context, Contexts
 from hookwright_cli.durations import age, moment
 from hookwright_cli.terminal.columns import DELIVERIES, ENDPOINTS, STYLES
-from hookwright_cli.terminal.screen import Screen
+from hookwright_cli.terminal.screen import Screen, fitting
 from hookwright_cli.verbs import errors_reported
 from hookwright_cli.way_choice import WayOptions, chosen, users_namespace_of
 from hookwright_cli.ways.resource_forms import key_manifest, new_key, user_manifest
@@ -109,6 +109,28 @@ def test_a_table_without_a_terminal_has_every_character_and_no_colour() -> None:
     )
     assert url in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_table_on_a_terminal_is_not_wider_than_that(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest cells are cut, and the names in the first column last; ``-o wide`` cuts nothing."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    url = f"https://{'x' * 90}"
+    row = {"id": "wh-k3v9q4d1x7n0", "status": "failing", "events": ["delivered"] * 9, "url": url}
+    lines = Screen("table").table([row], ENDPOINTS).splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[1].startswith("wh-k3v9q4d1x7n0 ")
+    assert url in Screen("wide").table([row], ENDPOINTS)
+    assert sum(fitting([30, 9, 20, 8, 40, 4], 30)) == 34, "a very narrow terminal keeps six characters of a column"
+
+
+def test_help_has_whole_sentences_in_three_groups() -> None:
+    """No line is cut, and each verb is in one group."""
+    page = CliRunner().invoke(app, ["--help"]).stdout
+    assert re.findall(r"^(\S.*):$", page, re.MULTILINE)[:3] == ["Every day", "Set-up", "Operators"]
+    assert "..." not in page.partition("Every day:")[2]
 
 
 def test_signatures_of_both_forms_are_checked() -> None:
