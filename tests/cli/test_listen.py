@@ -2,22 +2,43 @@
 
 import json
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 from support.api_processes import PASSWORD, Organization
 from support.api_receiver import Received
 from support.command_transcripts import Transcript
 from support.polling import eventually
 from support.running_commands import running
+from support.tcp_proxy import proxied
 
 from hookwright_cli.commands.credential_commands import signature_checks
 from hookwright_crds.base import format_timestamp
 from hookwright_dev.cluster.installation import ApiProcess
 
 pytestmark = pytest.mark.timeout(300)
+UP, LEFT = "\x1b[A", "\x1b[D"
+END_OF_LIST = "\x1b[?1049l"
+
+
+class Detour(NamedTuple):
+    """A way to the API that can be closed and opened."""
+
+    url: str
+    close: Callable[[], None]
+    open: Callable[[], None]
+
+
+@pytest.fixture
+def detour(api: ApiProcess) -> Iterator[Detour]:
+    """Yield a way to the API through a proxy."""
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(proxied(api.url)) as (proxy, url):
+        yield Detour(url, lambda: portal.call(proxy.close), lambda: setattr(proxy, "closed", False))
 
 
 def received(receiver: Received, number: int) -> None:
@@ -26,11 +47,11 @@ def received(receiver: Received, number: int) -> None:
 
 
 def test_listen_forwards_signed_events_until_ctrl_c(
-    by_api: Transcript, acme: Organization, api: ApiProcess, receiver: Received, tmp_path: Path
+    by_api: Transcript, acme: Organization, detour: Detour, receiver: Received, tmp_path: Path
 ) -> None:
-    """At a terminal, with a session: r sends the last event again, Ctrl-C deletes the endpoint."""
+    """At a terminal, with a session: a list to walk in, which says if no events arrive. Ctrl-C deletes the endpoint."""
     acme.session()
-    by_api.quiet("login", "--url", api.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
+    by_api.quiet("login", "--url", detour.url, "--email", acme.email, stdin=f"{PASSWORD}\n")
     key = by_api.quiet("keys", "create", "producer", "--scope", "send").stdout.strip()
     producer = Transcript({**by_api.environment, "HOOKWRIGHT_API_KEY": key})
     options = ("--forward", f"{receiver.url}/hooks", "--events", "delivered")
@@ -38,17 +59,29 @@ def test_listen_forwards_signed_events_until_ctrl_c(
         endpoint = listen.endpoint()
         assert endpoint["events"] == ["delivered"]
         secret = by_api.quiet("secret", "show", endpoint["id"]).stdout.strip()
-        producer.quiet("send", "delivered", "messageId=m-1", "note=\u00e9")
-        received(receiver, 1)
-        eventually(lambda: "HTTP 200" in listen.output(), "the event is shown")
+        for number in (1, 2):
+            producer.quiet("send", "delivered", f"messageId=m-{number}", "note=\u00e9")
+            received(receiver, number)
+            eventually(lambda: listen.screen().count("HTTP 200") == number, "the event is listed")  # noqa: B023
+        listen.press(f"{UP}\n")
+        eventually(lambda: '"m-1"' in listen.screen() and "webhook-signature: " in listen.screen(), "it is shown")
         listen.press("r")
-        received(receiver, 2)
-        eventually(lambda: "sent again" in listen.output(), "the repetition is shown")
+        received(receiver, 3)
+        listen.press(f"{LEFT}/M-1")
+        eventually(lambda: listen.screen().count("HTTP 200") == 2, "the filter hides the other event")
+        assert "sent again" in listen.screen()
+        listen.press("\n\x1b")
+        detour.close()
+        eventually(lambda: "no events arrive: " in listen.screen(), "the lost connection is shown")
+        detour.open()
+        eventually(lambda: "events arrive again" in listen.screen(), "the new connection is shown")
         listen.press("\x03")
         assert listen.exit_code() == 0
         assert secret in listen.output()
-        assert f"endpoint {endpoint['id']} is deleted" in listen.output()
-    (path, headers, body), again = receiver.requests
+        lines = listen.output().rpartition(END_OF_LIST)[2].splitlines()
+        assert ["sent again" in line for line in lines[:3]] == [False, False, True]
+        assert lines[3] == f"endpoint {endpoint['id']} is deleted"
+    (path, headers, body), _, again = receiver.requests
     assert path == "/hooks"
     assert json.loads(body)["messageId"] == "m-1"
     assert signature_checks(secret, headers, body) == {"X-Service-Signature": True, "webhook-signature": True}

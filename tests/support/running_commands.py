@@ -50,6 +50,10 @@ class RunningCommand:
         """Return what it has written."""
         return self.file.read_text(encoding="utf-8")
 
+    def screen(self) -> str:
+        """Return what it has drawn over the whole terminal since the beginning of the last drawing."""
+        return self.output().rpartition("\x1b[H")[2]
+
     def documents(self) -> list[dict[str, Any]]:
         """Return the complete lines as JSON."""
         return [json.loads(line) for line in self.output().split("\n")[:-1]]

@@ -1,11 +1,13 @@
 """``hookwright listen``: a temporary endpoint with pull, whose events go to a receiver on this machine."""
 
 import os
+import select
+import shutil
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +17,9 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.durations import rfc3339, seconds_of
 from hookwright_cli.local_receiver import LocalAnswer, LocalReceiver
-from hookwright_cli.parameters import type_names
-from hookwright_cli.terminal.event_lines import event_text
+from hookwright_cli.parameters import type_patterns
+from hookwright_cli.terminal.event_lines import clock_time, event_details, event_line, event_text, webhook_id_of
+from hookwright_cli.terminal.event_list import EventList, ListedEvent, keys_of
 from hookwright_cli.terminal.screen import Screen, plain
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
@@ -33,7 +36,9 @@ _RENEWALS = 3
 _STARTING_SECONDS = 30.0
 """How long a new endpoint may be unknown or not ready at another replica."""
 _LONGEST_PAUSE = 10.0
+_LONGEST_WAIT_FOR_ONE = 60
 _LONGEST_REASON = 200
+_REDRAW_SECONDS = 0.5
 _EVENTS = "Event type or wildcard; repeat it. All, if left out."
 _LIFETIME = "When the endpoint is deleted after a crash, 10s to 24h; extended while this runs."
 _ACK_ALL = "Never retry: also acknowledge events that the receiver refused."
@@ -42,14 +47,15 @@ _ACK_ALL = "Never retry: also acknowledge events that the receiver refused."
 def listen(
     invocation: Invocation,
     forward: Annotated[str, option("--forward -f", "URL", "Where events are posted; only shown, if left out.")] = "",
-    events: Annotated[list[str] | None, option("--events -e", "TYPE", _EVENTS, autocompletion=type_names)] = None,
+    events: Annotated[list[str] | None, option("--events -e", "TYPE", _EVENTS, autocompletion=type_patterns)] = None,
     timeout: Annotated[str, option("--timeout", "DURATION", "Of one request, 1s to 5m.")] = "15s",
     lifetime: Annotated[str, option("--lifetime", "DURATION", _LIFETIME)] = "15m",
     ack_all: Annotated[bool, option("--ack-all", None, _ACK_ALL)] = False,
 ) -> None:
     """Show events as they arrive, and forward them to a URL of this machine with their signatures.
 
-    A temporary endpoint exists until Ctrl-C. On a terminal, r sends the last event again.
+    A temporary endpoint exists until Ctrl-C. On a terminal, the events are a list: the arrow keys move, Enter shows an
+    event, r sends it again, and / filters.
     """
     seconds = seconds_of(timeout, "--timeout")
     if not _BOUNDS[0] <= seconds <= _BOUNDS[1]:
@@ -64,13 +70,11 @@ def listen(
     with (
         _ending_by_signals(),
         closing(receiver) if receiver else nullcontext(),
-        _temporary_endpoint(invocation, types, life) as endpoint,
+        _temporary_endpoint(invocation, types, life) as (endpoint, heading),
     ):
-        session = _Session(invocation.screen, invocation.way, endpoint, life, receiver, ack_all=ack_all)
-        with _keys_pressed(session.pressed) as reading:
-            if reading and receiver:
-                invocation.screen.note("keys: r sends the last event again, Ctrl-C ends")
-            session.run(lease=f"{seconds * _AT_ONCE + 60}s", wait=f"{min(_LONGEST_WAIT, life // _RENEWALS)}s")
+        listening = Listening(invocation.screen, invocation.way, endpoint, life, receiver, ack_all=ack_all)
+        with _keys_pressed(listening.pressed) as reads_keys, listening.listed(heading if reads_keys else ()):
+            listening.run(lease=f"{seconds * _AT_ONCE + 60}s", wait=f"{min(_LONGEST_WAIT, life // _RENEWALS)}s")
 
 
 @contextmanager
@@ -96,6 +100,8 @@ def _ending_by_signals() -> Iterator[None]:
 @contextmanager
 def _keys_pressed(handle: Callable[[str], None]) -> Iterator[bool]:
     """Call a function for each key without Enter, in a thread, inside the context. Ctrl-C stays a signal.
+
+    While no key is pressed, it is called now and then without one.
 
     Yields:
         Whether keys are read: only if standard input is a terminal whose mode this machine can set.
@@ -124,14 +130,25 @@ def _keys_pressed(handle: Callable[[str], None]) -> Iterator[bool]:
 
 def _read_keys(terminal: int, handle: Callable[[str], None]) -> None:
     with suppress(OSError):
-        while data := os.read(terminal, 64):
-            for key in data.decode(errors="ignore"):
-                handle(key)
+        while True:
+            if not select.select([terminal], [], [], _REDRAW_SECONDS)[0]:
+                handle("")
+            elif data := os.read(terminal, 64):
+                for key in keys_of(data.decode(errors="ignore")):
+                    handle(key)
+            else:
+                return
 
 
 @contextmanager
-def _temporary_endpoint(invocation: Invocation, types: list[str], lifetime: int) -> Iterator[str]:
-    """Make an endpoint with pull, and delete it at the end. After a crash, the operator deletes it when it expires."""
+def _temporary_endpoint(
+    invocation: Invocation, types: list[str], lifetime: int
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Make an endpoint with pull, and delete it at the end. After a crash, the operator deletes it when it expires.
+
+    Yields:
+        Its id, and the lines that were printed about it.
+    """
     way, screen = invocation.way, invocation.screen
     # The service chooses a name; by a kubeconfig it is known before the answer.
     endpoint = "" if way.kind == "api" else f"listen-{uuid4().hex[:12]}"
@@ -146,9 +163,10 @@ def _temporary_endpoint(invocation: Invocation, types: list[str], lifetime: int)
         raise
     endpoint, project = str(document["id"]), document["project"]
     try:
-        screen.note(f"listening for {', '.join(types)} in project {project}; endpoint {endpoint} is temporary")
-        screen.note(f"signing secret: {_secret(invocation, document)}")
-        yield endpoint
+        heading = f"listening for {', '.join(types)} in project {project}; endpoint {endpoint} is temporary"
+        lines = (heading, f"signing secret: {_secret(invocation, document)}")
+        screen.note("\n".join(lines))
+        yield endpoint, lines
     finally:
         _delete(invocation, endpoint)
 
@@ -182,23 +200,61 @@ def _secret(invocation: Invocation, document: dict[str, Any]) -> str:
         return f"hookwright secret show {document['id']}{invocation.options.scope}"
 
 
-class _Session:
+def _check_patience(event: str, start: float) -> None:
+    """Refuse to wait longer for an event; an empty one is none."""
+    if event and time.monotonic() - start > _LONGEST_WAIT_FOR_ONE:
+        message = f"event {event} did not arrive in {_LONGEST_WAIT_FOR_ONE} s; maybe another consumer has it"
+        raise CommandError(message, ExitCode.CONFLICT)
+
+
+class Listening:
     """The events of one endpoint until Ctrl-C; without a receiver they are only shown.
 
-    The endpoint was made now. Its lifetime has the seconds from an extension of its expiry to the expiry.
+    The endpoint was made now. Its lifetime has the seconds from an extension of its expiry to the expiry; an infinite
+    one is never extended.
     """
 
     def __init__(
-        self, screen: Screen, way: "Way", endpoint: str, lifetime: int, receiver: LocalReceiver | None, *, ack_all: bool
+        self,
+        screen: Screen,
+        way: "Way",
+        endpoint: str,
+        lifetime: float,
+        receiver: LocalReceiver | None,
+        *,
+        ack_all: bool = False,
     ) -> None:
         self._screen, self._way, self._endpoint, self._lifetime = screen, way, endpoint, lifetime
         self._receiver, self._ack_all = receiver, ack_all
         self._extended = time.monotonic()
-        self._last: dict[str, Any] | None = None
+        self._list = EventList(())
+        self._draw: Callable[[Sequence[str]], None] | None = None
+        self._size = shutil.get_terminal_size()
         self._printing = threading.Lock()
+        self._sending_again = threading.Lock()
 
-    def run(self, *, lease: str, wait: str) -> None:
-        """Take messages, forward and settle them, until an exception."""
+    @contextmanager
+    def listed(self, heading: Sequence[str]) -> Iterator[None]:
+        """Show the events as a list if there is a heading and a terminal; its lines stay at the end."""
+        if not heading or not sys.stdout.isatty() or not self._screen.for_people:
+            yield
+            return
+        self._list.heading = [plain(line) for line in heading]
+        try:
+            with self._screen.whole_terminal() as draw:
+                self._draw = draw
+                self._note("no event has arrived yet")
+                try:
+                    yield
+                finally:
+                    with self._printing:
+                        self._draw = None
+        finally:
+            for event in self._list.events:
+                self._screen.line(event.line)
+
+    def run(self, *, lease: str, wait: str, last_event: str = "") -> None:
+        """Take messages, forward and settle them, until an exception or after the event with an id."""
         DEADLINE.lift()
         # The requests wait by intention.
         DEADLINE.notice_seconds = None
@@ -208,10 +264,15 @@ class _Session:
             try:
                 self._extend()
                 messages = self._way.call_endpoint("GET", self._endpoint, "messages", params=request)["data"]
+                if trouble:
+                    self._note(f"{clock_time(datetime.now(UTC))}  events arrive again")
                 pause, trouble, is_new = 1.0, "", False
                 for message in messages:
                     self._handle(message)
+                    if last_event and last_event == webhook_id_of(message):
+                        return
                     self._extend()
+                _check_patience(last_event, start)
             except CommandError as error:
                 is_starting = is_new and time.monotonic() - start < _STARTING_SECONDS
                 is_unready = is_starting and error.code in {ExitCode.NOT_FOUND, ExitCode.CONFLICT}
@@ -219,7 +280,7 @@ class _Session:
                     raise
                 if not is_unready and str(error) != trouble:
                     trouble = str(error)
-                    self._note(f"{error}; trying again")
+                    self._note(f"{clock_time(datetime.now(UTC))}  no events arrive: {error}; trying again")
                 time.sleep(pause if error.retry_after is None else min(error.retry_after, _LONGEST_PAUSE))
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -229,7 +290,7 @@ class _Session:
         if now - self._extended < self._lifetime / _RENEWALS:
             return
         try:
-            self._way.change_endpoint(self._endpoint, {"expires_at": _expiry(self._lifetime)})
+            self._way.change_endpoint(self._endpoint, {"expires_at": _expiry(int(self._lifetime))})
         except CommandError as error:
             if error.code is not ExitCode.UNAVAILABLE:
                 raise
@@ -237,7 +298,6 @@ class _Session:
         self._extended = now
 
     def _handle(self, message: dict[str, Any]) -> None:
-        self._last = message
         answer = self._receiver.post(message) if self._receiver else None
         is_accepted = answer is None or answer.accepted or self._ack_all
         body: dict[str, Any] = {"ids": [message["id"]]}
@@ -256,19 +316,43 @@ class _Session:
             self._show(message, answer, settlement)
 
     def pressed(self, key: str) -> None:
-        """Send the last event again on r, in the thread that reads keys; the delivery is not changed."""
-        if key not in {"r", "R"} or self._receiver is None:
+        """Handle a key, in the thread that reads them; without a key, follow the size of the terminal."""
+        with self._printing:
+            is_typed = self._draw is not None and self._list.press(key)
+            event = self._list.selected
+            size, self._size = self._size, shutil.get_terminal_size()
+            if key or size != self._size:
+                self._redraw()
+        if key not in {"r", "R"} or is_typed:
             return
-        if self._last is None:
-            self._note("no event has arrived yet")
-            return
-        self._show(self._last, self._receiver.post(self._last), None)
+        if self._receiver is None or event is None:
+            self._note("there is no --forward URL" if event else "no event has arrived yet")
+        elif self._sending_again.acquire(blocking=False):
+            threading.Thread(target=self._send_again, args=(event.message,), daemon=True).start()
+
+    def _send_again(self, message: Mapping[str, Any]) -> None:
+        """Send an event to the receiver; its delivery is not changed. One at a time, while other keys work."""
+        try:
+            if self._receiver:
+                self._show(message, self._receiver.post(message), None)
+        finally:
+            self._sending_again.release()
 
     def _note(self, text: str) -> None:
         with self._printing:
-            self._screen.note(text)
+            if self._draw is None:
+                self._screen.note(text)
+            else:
+                self._list.notice = plain(text)
+                self._redraw()
 
-    def _show(self, message: dict[str, Any], answer: LocalAnswer | None, settlement: dict[str, Any] | None) -> None:
+    def _redraw(self) -> None:
+        if self._draw is not None:
+            self._draw(self._list.lines(self._size.lines))
+
+    def _show(
+        self, message: Mapping[str, Any], answer: LocalAnswer | None, settlement: Mapping[str, Any] | None
+    ) -> None:
         document = dict(message)
         if answer:
             document["forwarded"] = {
@@ -279,6 +363,13 @@ class _Session:
             }
         if settlement:
             document |= {name: settlement.get(name) for name in ("result", "status", "next_attempt_at")}
-        text = event_text(self._screen, document, answer.body if answer else "", datetime.now(UTC))
+        now, words = datetime.now(UTC), answer.body if answer else ""
+        line, details = event_line(self._screen, document, now), "\n".join(event_details(document, words))
         with self._printing:
-            self._screen.follow(document, text, name=str(document["delivery_id"]))
+            self._list.events.append(ListedEvent(line, details, message))
+            if self._draw is None:
+                text = event_text(self._screen, document, words, now)
+                self._screen.follow(document, text, name=str(document["delivery_id"]))
+            else:
+                self._list.notice = ""
+                self._redraw()

@@ -10,7 +10,7 @@ from hookwright_cli.terminal.screen import Screen, plain
 
 
 def event_text(screen: Screen, message: Mapping[str, Any], answer: str, now: datetime) -> str:
-    """Return an event: its time, type and id, the answer of the receiver, and what follows.
+    """Return an event below other ones: its line, and its details as far as nobody else shows them.
 
     Args:
         screen: its colours; with ``-o wide`` the text has headers and body.
@@ -18,9 +18,15 @@ def event_text(screen: Screen, message: Mapping[str, Any], answer: str, now: dat
         answer: the beginning of the receiver's body if it did not accept the event.
         now: present time.
     """
-    forwarding, headers = message.get("forwarded"), message["headers"]
-    webhook_id = next((str(value) for name, value in headers.items() if name.lower() == "webhook-id"), "")
-    parts = [now.astimezone(UTC).strftime("%H:%M:%SZ"), screen.style(str(message["type"]), "bold"), webhook_id]
+    is_wide = screen.form == "wide"
+    details = event_details(message, answer, headers=is_wide, body=is_wide or not message.get("forwarded"))
+    return "\n".join([event_line(screen, message, now), *details])
+
+
+def event_line(screen: Screen, message: Mapping[str, Any], now: datetime) -> str:
+    """Return the time and the type of an event, the answer of the receiver, what follows, and the id."""
+    forwarding = message.get("forwarded")
+    parts = [clock_time(now), screen.style(str(message["type"]), "bold")]
     if message["attempt"] > 1:
         parts.append(f"attempt {message['attempt']}")
     if forwarding:
@@ -28,15 +34,29 @@ def event_text(screen: Screen, message: Mapping[str, Any], answer: str, now: dat
         words = plain(forwarding["error"] or f"HTTP {status}")
         parts.append(screen.style(words, "green" if 200 <= status < 300 else "red"))
         parts.append(f"{forwarding['duration_ms']} ms")
-    parts.append(_result(message, now))
-    lines = ["  ".join(part for part in parts if part)]
-    if screen.form == "wide":
-        lines += [f"  {name}: {value}" for name, value in headers.items()]
-    if screen.form == "wide" or not forwarding:
+    # The id is the last part, because a narrow terminal cuts the line.
+    parts += [_result(message, now), webhook_id_of(message)]
+    return "  ".join(part for part in parts if part)
+
+
+def clock_time(time: datetime) -> str:
+    """Return the time of the day in UTC."""
+    return time.astimezone(UTC).strftime("%H:%M:%SZ")
+
+
+def webhook_id_of(message: Mapping[str, Any]) -> str:
+    """Return the id of the event of a message, empty if it has none."""
+    return next((str(value) for name, value in message["headers"].items() if name.lower() == "webhook-id"), "")
+
+
+def event_details(message: Mapping[str, Any], answer: str, *, headers: bool = True, body: bool = True) -> list[str]:
+    """Return the lines below that of an event."""
+    lines = [plain(f"  {name}: {value}") for name, value in message["headers"].items()] if headers else []
+    if body:
         lines += _indented(body_text(message["body"], message.get("body_encoding")))
     if answer.strip():
         lines += ["  the receiver answered:", *_indented(answer.strip())]
-    return "\n".join(lines)
+    return lines
 
 
 def _result(message: Mapping[str, Any], now: datetime) -> str:

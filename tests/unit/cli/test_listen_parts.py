@@ -13,6 +13,7 @@ from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.durations import seconds_of
 from hookwright_cli.local_receiver import LocalReceiver, body_of
 from hookwright_cli.terminal.event_lines import event_text
+from hookwright_cli.terminal.event_list import EventList, ListedEvent, keys_of
 from hookwright_cli.terminal.screen import Screen
 from hookwright_cli.ways.cluster_client import ClusterClient
 from hookwright_cli.ways.kubeconfig_way import KubeconfigWay
@@ -74,10 +75,10 @@ def test_a_receiver_that_is_away_is_an_answer_with_an_error() -> None:
 @pytest.mark.parametrize(
     ("told", "end"),
     [
-        ({"result": "acked", "status": "delivered"}, "msg_1  HTTP 200  7 ms"),
+        ({"result": "acked", "status": "delivered"}, "delivered  HTTP 200  7 ms"),
         (
             {"result": "nacked", "status": "pending", "next_attempt_at": "2026-01-31T12:00:05Z", "attempt": 2},
-            "msg_1  attempt 2  HTTP 200  7 ms  retry in 5s",
+            "delivered  attempt 2  HTTP 200  7 ms  retry in 5s",
         ),
         ({"result": "nacked", "status": "failed"}, "no more retries"),
         ({"result": "lease_ended", "status": "pending"}, "not acknowledged, comes again"),
@@ -88,8 +89,8 @@ def test_an_event_is_one_line(told: dict[str, Any], end: str) -> None:
     """It has the answer, the duration, and what follows."""
     header = {"status": 200, "duration_ms": 7, "error": None}
     line = event_text(Screen(), {**message(), "forwarded": header, **told}, "", NOW)
-    assert line.startswith("12:00:00Z  delivered  msg_1  ")
-    assert line.endswith(end)
+    assert line.startswith("12:00:00Z  delivered  ")
+    assert line.endswith(f"{end}  msg_1")
     assert "\n" not in line
 
 
@@ -97,6 +98,28 @@ def test_the_bytes_of_others_cannot_control_the_terminal() -> None:
     """Control characters of bodies and answers are replaced."""
     record = {**message(body="\x1b[2J"), "result": "acked", "status": "delivered"}
     assert "\x1b" not in event_text(Screen(), record, "\x1b]0;title\x07", NOW)
+
+
+def test_the_list_is_walked_in_by_keys() -> None:
+    """The last event is selected until the user moves; then new ones do not move the selection."""
+    events = EventList(["heading"])
+    for number in range(30):
+        events.events.append(ListedEvent(f"event {number}", f"body {number}", {}))
+        assert f"> event {number}" in events.lines(8)
+    for key in keys_of("\x1bOA\x1b[Ak"):
+        events.press(key)
+    events.events.append(ListedEvent("event 30", "", {}))
+    assert events.selected == events.events[26]
+    assert (len(events.lines(8)), [line for line in events.lines(8) if line[0:1] == ">"]) == (8, ["> event 26"])
+    for key in keys_of("\x1b[C\x1b[B\x1b[B"):
+        events.press(key)
+    assert events.lines(8)[1:3] == ["event 26", "body 26"], "what fits is not scrolled"
+    for key in keys_of("\x1b[D/Y 2x\x7fr\x7f\r"):
+        events.press(key)
+    assert events.selected == events.events[26], "the filter shows it too"
+    assert (events.press("\x1b[5~"), events.selected) == (False, events.events[2])
+    assert [events.press(key) for key in "q/r\x1b"] == [False, False, True, True]
+    assert EventList([]).lines(24)[:22] == [""] * 22
 
 
 def test_a_new_token_replaces_one_that_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
