@@ -16,6 +16,7 @@ from hookwright_cli.commands import (
     store_commands,
 )
 from hookwright_cli.commands.listen_command import listen
+from hookwright_cli.commands.quickstart_command import quickstart
 from hookwright_cli.terminal.help_pages import HelpfulCommand, HelpfulGroup
 from hookwright_cli.verbs import Invocation, command_of
 from hookwright_cli.way_choice import option
@@ -34,6 +35,7 @@ _VERBS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "explain": event_commands.explain_type,
     },
     "Set-up": {
+        "quickstart": quickstart,
         "login": access_commands.log_in,
         "logout": access_commands.log_out,
         "whoami": access_commands.who_am_i,
