@@ -12,8 +12,6 @@ from typing import Final, TypeAlias
 import asyncpg
 import structlog
 
-from hookwright_operator.store.database_errors import POSTGRES_ERRORS
-
 log = structlog.get_logger(__name__)
 
 Connect: TypeAlias = Callable[[], Awaitable["asyncpg.Connection[asyncpg.Record]"]]
@@ -81,7 +79,7 @@ class Notifications:
                     await self._serve(connection)
                 finally:
                     connection.terminate()
-            except (*POSTGRES_ERRORS, OSError) as error:
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
                 log.debug("notification connection unavailable, reconnecting", error=type(error).__name__)
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, _LONGEST_BACKOFF)
