@@ -1,10 +1,13 @@
 """A new organization's admin: from an organization without a right to the first delivery, without documentation."""
 
-import json
+import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import PIPE
+from typing import Final
 from uuid import uuid4
 
 import httpx
@@ -17,6 +20,9 @@ from support.console_browser import ConsoleService, Person
 from support.polling import eventually
 
 from hookwright_crds.users import UserRole
+
+_PROGRAMS: Final = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+"""The environment of a shell that finds ``hookwright``."""
 
 
 @pytest.fixture
@@ -71,9 +77,9 @@ def test_a_new_organization_gets_from_nothing_to_a_delivery(
     page.get_by_text("Waiting for an event").wait_for()
     violations += violations_of(page, "a new key", axe)
     expect(page.locator("#send-command")).to_contain_text(f"HOOKWRIGHT_API_KEY={key}")
-    output = subprocess.run(["sh", "-c", page.locator("#curl-command").inner_text()], stdout=PIPE, check=True).stdout
-    assert json.loads(output)["deliveries"] == 1
-
+    for name, answer in (("curl", '"deliveries":1'), ("send", "1 delivery")):
+        line = page.locator(f"#{name}-command").inner_text()
+        assert answer in subprocess.run(["sh", "-c", line], env=_PROGRAMS, stdout=PIPE, text=True, check=True).stdout
     expect(page.locator("#steps ol > .good")).to_have_count(4)
     expect(page.locator(".log tbody tr")).to_contain_text(f"{receiver.url}/first")
     expect(page.locator(".log tbody tr")).to_contain_text("HTTP 200")

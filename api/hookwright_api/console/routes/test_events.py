@@ -45,8 +45,9 @@ def _page(visit: Visit, *, result: Any = None, delivery: Any = None) -> Response
 async def send_test(visit: Visit) -> Response:
     """Send a test, and show its result with the receiver's answer, if the delivery log has it."""
     body = json.dumps({"type": visit.form.text("type"), "payload": _payload(visit.form)}).encode()
-    result = await replace(visit, request=with_body(visit.request, body)).call_endpoint(test_webhook)
-    name = result.get("delivery_id")
+    document = await replace(visit, request=with_body(visit.request, body)).call_endpoint(test_webhook)
+    result = {"error": None, "delivery_id": None, **document}
+    name = result["delivery_id"]
     delivery, _ = await attempt(delivery_of(visit, name)) if name else (None, None)
     return _page(visit, result=result, delivery=delivery)
 
