@@ -69,7 +69,7 @@ def metrics_page() -> str:
         "Labels are bounded: never a URL, never an id. A scrape costs the same for any number of deliveries.",
     ]
     for title, module in (("Operator", operator_metrics), ("API", api_metrics)):
-        parts += [f"## {title}", table(("Metric", "Type", "Labels", "Meaning"), _metric_rows(module))]
+        parts += [f"## {title}", "\n".join(_metric_items(module))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -161,10 +161,11 @@ def _metrics(module: ModuleType) -> Iterator[tuple[MetricWrapperBase, str]]:
             yield metric, metric._name + ("_total" if metric._type == "counter" else "")  # noqa: SLF001 - no public name
 
 
-def _metric_rows(module: ModuleType) -> Iterator[Sequence[str]]:
+def _metric_items(module: ModuleType) -> Iterator[str]:
     for metric, name in _metrics(module):
         labels = ", ".join(f"`{label}`" for label in metric._labelnames)  # noqa: SLF001
-        yield f"`{name}`", str(metric._type), labels, metric._documentation  # noqa: SLF001
+        kind = f"{metric._type} by {labels}" if labels else metric._type  # noqa: SLF001
+        yield f"- `{name}` ({kind}): {metric._documentation}"  # noqa: SLF001
 
 
 if __name__ == "__main__":
