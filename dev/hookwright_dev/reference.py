@@ -42,8 +42,8 @@ def settings_page() -> str:
     introduction = (
         "Environment variables, the same under `make up` and in an installation. A wrong one is refused at the start, "
         "with a sentence that names it. Lists are separated by commas; an empty variable counts as not set. Know the "
-        "ten settings in bold; most installations keep the others. In an installation, set them with the "
-        "[values of the chart](../charts/hookwright/README.md)."
+        "ten settings in bold; most installations keep the others. Defaults are in brackets. In an installation, set "
+        "them with the [values of the chart](../charts/hookwright/README.md)."
     )
     parts = [GENERATED, "# Settings", introduction]
     shared = ProcessSettings.model_fields.keys()
@@ -57,7 +57,7 @@ def settings_page() -> str:
             for name, field in settings.model_fields.items()
             if settings is ProcessSettings or name not in shared
         }
-        parts += [f"## {title}", table(("Variable", "Default", "Meaning"), _setting_rows(fields))]
+        parts += [f"## {title}", "\n".join(_described_settings(fields))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -66,7 +66,7 @@ def metrics_page() -> str:
     parts = [
         GENERATED,
         "# Metrics",
-        "Labels are bounded: never a URL, never an id. A scrape costs the same for any number of deliveries.",
+        "Each with its type and labels. Labels are bounded: never a URL, never an id.",
     ]
     for title, module in (("Operator", operator_metrics), ("API", api_metrics)):
         parts += [f"## {title}", "\n".join(_metric_items(module))]
@@ -143,7 +143,7 @@ def _reserved(amount: str) -> str:
     return "" if amount == "0" else f" ({amount} reserved)"
 
 
-def _setting_rows(fields: Mapping[str, FieldInfo]) -> Iterator[Sequence[str]]:
+def _described_settings(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
     for name, field in fields.items():
         value = "" if field.default is PydanticUndefined else written(field.default)
         default = (
@@ -152,7 +152,7 @@ def _setting_rows(fields: Mapping[str, FieldInfo]) -> Iterator[Sequence[str]]:
         default = default.lower() if isinstance(value, bool) else default
         variable = f"`HOOKWRIGHT_{name.upper()}`"
         shown = f"**{variable}**" if name in SETTINGS_TO_KNOW else variable
-        yield shown, f"`{default}`" if default else "", field.description or ""
+        yield f"- {shown}{f' (`{default}`)' if default else ''}: {field.description or ''}"
 
 
 def _metrics(module: ModuleType) -> Iterator[tuple[MetricWrapperBase, str]]:
