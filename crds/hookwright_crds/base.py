@@ -15,6 +15,12 @@ NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z
 """RFC 1123 subdomain, the form of a Kubernetes object name."""
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGER: Final = "hookwright"
+"""The value of that label on the operator's Secrets."""
+CREDENTIAL_LABEL: Final = "hookwright.dev/delivery-credential"
+"""The label, with the value ``true``, of a Secret that its tenant offers for the headers of deliveries."""
+HOSTS_ANNOTATION: Final = "hookwright.dev/hosts"
+"""On such a Secret: the hosts that may get it, separated by commas; ``*.example.org`` means those below a domain."""
 MADE_BY_API: Final = {MANAGED_BY: "hookwright-api"}
 """Labels of the objects that ``/v1`` created; such an object is deleted with its Project."""
 MADE_BY_TOOLS: Final = frozenset({"hookwright-api", "hookwright-cli"})

@@ -18,16 +18,31 @@ from hookwright_crds.base import (
     ProjectRef,
     ServerModel,
     Timestamp,
+    at_most,
     within,
 )
 from hookwright_crds.conditions import Condition
-from hookwright_crds.endpoint_fields import OVERLAP_BOUNDS, EndpointFields, Overlap
+from hookwright_crds.endpoint_fields import (
+    CLOUDEVENTS,
+    OVERLAP_BOUNDS,
+    PUSH_ONLY_SENTENCE,
+    RESERVED_HEADERS,
+    EndpointFields,
+    HeaderName,
+    HeaderValue,
+    Overlap,
+)
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
 
 TTL_BOUNDS: Final = ("1m", "168h")
 PREVIOUS_KEYS: Final = 3
 """Replaced keys of an ApiKey that are valid at the same time, at most."""
 ROTATION_SENTENCE: Final = "rotation needs handover; for a key with a digest, create a new ApiKey"
+MAX_SECRET_HEADERS: Final = 8
+HEADERS_ONCE_SENTENCE: Final = (
+    "secretHeaders must set each header once, none that headers sets, and none that Hookwright or HTTP itself sets"
+)
+HEADERS_PUSH_SENTENCE: Final = PUSH_ONLY_SENTENCE.format("secretHeaders")
 FIELD_NAME_PATTERN: Final = r"^[-._a-zA-Z0-9]+$"
 DIGEST_NAME_SENTENCE: Final = (
     "the name of an ApiKey with a digest is its keyId: 1 to 63 of a-z, 0-9 and '-', without '-' at either end"
@@ -240,12 +255,61 @@ class Signing(Model):
     )
 
 
+class CredentialRef(Model):
+    """A field of a Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
+
+    name: str = Field(
+        description='Name of the Secret. It must have the label hookwright.dev/delivery-credential: "true", and the '
+        "annotation hookwright.dev/hosts with the hosts that may get it, separated by commas, such as "
+        "api.example.com, *.example.org. Another Secret, or another host, is a condition, and deliveries wait.",
+        min_length=1,
+        max_length=253,
+        pattern=NAME_PATTERN,
+    )
+    key: str = Field(
+        description="Field of the Secret: 1 to 4,096 printable characters. White space at both ends is removed.",
+        min_length=1,
+        max_length=253,
+        pattern=FIELD_NAME_PATTERN,
+    )
+
+
+class SecretHeader(Model):
+    """A header whose value is in a Secret."""
+
+    name: Annotated[HeaderName, Field(max_length=256)] = Field(
+        description="Name of the header, such as Authorization. No other header may have it, in any case."
+    )
+    prefix: Annotated[HeaderValue, Field(max_length=64)] = Field(
+        default="", description='Text before the value, such as "Bearer " with its space.'
+    )
+    secret_key_ref: CredentialRef = Field(description="The field of a Secret that has the value.")
+
+
 class WebhookEndpointSpec(EndpointFields):
     """The spec of an endpoint: its URL or ``pull``, its events, and how to deliver them."""
 
     project_ref: ProjectRef = Field(description="The Project whose events are delivered; it cannot be changed.")
     suspend: StrictBool = Field(default=False, description="true pauses deliveries, false resumes them.")
     signing: Signing = Field(default=Signing(), description="The signing secret, and its rotation.")
+    secret_headers: Annotated[tuple[SecretHeader, ...], at_most(MAX_SECRET_HEADERS)] = Field(
+        default_factory=tuple,
+        description="Headers of every delivery whose values are in Secrets of yours, such as a bearer token: at most "
+        "8. A changed Secret is used at once. Example: {name: Authorization, prefix: 'Bearer ', secretKeyRef: {name: "
+        "billing-api, key: token}}",
+        max_length=MAX_SECRET_HEADERS,
+    )
+
+    @model_validator(mode="after")
+    def _fitting_secret_headers(self) -> Self:
+        names = [header.name.lower() for header in self.secret_headers]
+        taken_names = RESERVED_HEADERS | {name.lower() for name in self.headers}
+        has_context_header = self.format == CLOUDEVENTS and any(name.startswith("ce-") for name in names)
+        if len(set(names)) < len(names) or not taken_names.isdisjoint(names) or has_context_header:
+            raise ValueError(HEADERS_ONCE_SENTENCE)
+        if names and self.pull is not None:
+            raise ValueError(HEADERS_PUSH_SENTENCE)
+        return self
 
 
 class SecretKeyRef(ServerModel):

@@ -30,7 +30,14 @@ from hookwright_crds.endpoint_fields import (
     EndpointFields,
 )
 from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
-from hookwright_crds.resources import DIGEST_NAME_SENTENCE, FIELD_NAME_PATTERN, ROTATION_SENTENCE, TTL_BOUNDS
+from hookwright_crds.resources import (
+    DIGEST_NAME_SENTENCE,
+    FIELD_NAME_PATTERN,
+    HEADERS_ONCE_SENTENCE,
+    HEADERS_PUSH_SENTENCE,
+    ROTATION_SENTENCE,
+    TTL_BOUNDS,
+)
 from hookwright_crds.structural_schema import Schema, cel_text
 from hookwright_crds.urls import URL_RULES, UrlRule
 
@@ -173,6 +180,17 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
             ),
             Rule("has(self.url) != has(self.pull)", URL_OR_PULL_SENTENCE),
             *map(_push_only, PUSH_FIELDS),
+            Rule("!has(self.secretHeaders) || !has(self.pull)", HEADERS_PUSH_SENTENCE, field=".secretHeaders"),
+            Rule(
+                "!has(self.secretHeaders) || self.secretHeaders.map(header, header.name.lowerAscii()).all(name, "
+                f"!(name in {_RESERVED_NAMES}) "
+                f"&& !(has(self.format) && self.format == '{CLOUDEVENTS}' && name.startsWith('ce-')) "
+                "&& self.secretHeaders.exists_one(header, header.name.lowerAscii() == name) "
+                "&& !(has(self.headers) && self.headers.exists(other, other.lowerAscii() == name)))",
+                HEADERS_ONCE_SENTENCE,
+                field=".secretHeaders",
+                reason=FORBIDDEN,
+            ),
         ),
         "spec.projectRef": (_PROJECT_KEPT,),
         "spec.expiresAt": (_EXPIRY,),

@@ -8,11 +8,13 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from hookwright_crds.base import MANAGED_BY
+from hookwright_crds.base import CREDENTIAL_LABEL, MANAGED_BY, MANAGER
 from hookwright_crds.sessions import SESSION_KEY_FIELD
 
 KEPT_BYTES: Final = 4096
 """Maximum bytes that are kept of an object's annotations, finalizers and own labels, and of a Secret's fields, each."""
+CREDENTIAL_BYTES: Final = 16_384
+"""Maximum bytes that are kept of the fields of a Secret with credentials for deliveries, with names and in base64."""
 MORE_FINALIZERS: Final = "hookwright.dev/more"
 """A placeholder in the list of finalizers for those that were removed; no finalizer has this name."""
 
@@ -20,7 +22,7 @@ _PREFIX: Final = "hookwright.dev/"
 _FINALIZER: Final = "hookwright.dev/deliveries"
 _OWNERS: Final = 16
 _PLAIN: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
-_LABELS: Final = (MANAGED_BY, "hookwright.dev/owner-uid")
+_LABELS: Final = (MANAGED_BY, "hookwright.dev/owner-uid", CREDENTIAL_LABEL)
 _FIELDS: Final = ("secret", "previous", "previous-2", "previous-3", "key")
 """Fields of Secrets that the operator creates for endpoints and ApiKeys."""
 
@@ -43,7 +45,9 @@ def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a Secret with the kept parts of its metadata and of its data; other objects have no data."""
     result = trimmed(body)
     if "data" in body:
-        result["data"] = _fields(body["data"] or {})
+        data, labels = body["data"] or {}, result["metadata"].get("labels", {})
+        is_credential = labels.get(CREDENTIAL_LABEL) == "true" and labels.get(MANAGED_BY) != MANAGER
+        result["data"] = _within(sorted(data.items()), CREDENTIAL_BYTES) if is_credential else _fields(data)
     return result
 
 
@@ -88,9 +92,9 @@ def _fields(data: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(fields, "") | _within([*fields.items(), *session_keys])
 
 
-def _within(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _within(items: Iterable[tuple[str, str]], room: int = KEPT_BYTES) -> dict[str, str]:
     """Return the items that fit into the limit, chosen in their order."""
-    result, room = {}, KEPT_BYTES
+    result = {}
     for name, text in items:
         size = len(name) + len(text)
         if size <= room:

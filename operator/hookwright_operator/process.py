@@ -52,7 +52,7 @@ from hookwright_operator.tracing import Traces
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.kopf_informer import WatchFreshness, watch_cluster
-from hookwright_operator.watch.objects import MODELS, plural
+from hookwright_operator.watch.objects import CREDENTIALS, MODELS, plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.bounds import LOOKUPS, TESTS
@@ -133,7 +133,7 @@ class Operator:
 
     def _create_watch(self) -> None:
         self._changes = Changes(Cache(), self._queue)
-        self._freshness = WatchFreshness([*map(plural, MODELS), "secrets"])
+        self._freshness = WatchFreshness([*map(plural, MODELS), "secrets", CREDENTIALS])
         self._resync = Resync(self._kube, self._changes, self._settings.watch_namespaces)
 
     def _create_delivery(self) -> None:

@@ -7,7 +7,7 @@ reader never sees a partial change. One event loop owns it.
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.endpoint_fields import Retry
@@ -16,6 +16,17 @@ from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
 EXPIRED: Final = "Expired"
 """The reason for which nothing is sent to an endpoint whose time is over."""
+CREDENTIALS_NOT_FOUND: Final = "CredentialsNotFound"
+CREDENTIALS_REFUSED: Final = "CredentialsRefused"
+"""The reasons for which nothing is sent to an endpoint whose secret headers have no value that may go to its host."""
+
+
+class SecretValue(NamedTuple):
+    """A header from a Secret; no log, status or answer shows the value."""
+
+    name: str
+    prefix: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +60,7 @@ class Endpoint:
         per_minute: attempts a minute at most, evenly spread; None: no limit.
         max_attempts: of one delivery; None: as many as the retry schedule has.
         retry: what its spec says about retries, None if it has nothing of it.
+        secret_headers: headers whose values are in Secrets of the tenant; none while one of them is missing or refused.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
         newest_signs: whether the newest secret makes ``X-Service-Signature``, as for a Secret that the tenant makes;
@@ -73,6 +85,7 @@ class Endpoint:
     per_minute: int | None = None
     max_attempts: int | None = None
     retry: Retry | None = None
+    secret_headers: tuple[SecretValue, ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     block_reason: str = ""
     format: str = "json"
@@ -89,6 +102,7 @@ class Endpoint:
         *,
         max_timeout: float,
         secrets: tuple[str, ...],
+        secret_headers: tuple[SecretValue, ...],
         block_reason: str,
         rotation: int,
         previous_until: datetime | None,
@@ -111,6 +125,7 @@ class Endpoint:
             max_attempts=spec.max_attempts,
             retry=spec.retry,
             secrets=secrets,
+            secret_headers=secret_headers,
             block_reason=block_reason,
             rotation=rotation,
             previous_until=previous_until,

@@ -22,6 +22,11 @@ _FIELDS: Final = {
     URL_OR_PULL_SENTENCE: "url",
 }
 """The field to correct, by the sentence of a rule for several fields."""
+_YAML_ONLY: Final = {
+    "secret_headers": "set spec.secretHeaders in the YAML of the WebhookEndpoint, beside a Secret with the value; "
+    "this API only shows the names",
+}
+"""Words about fields of an endpoint that requests cannot set."""
 _SUBJECT: Final = re.compile(r"^[A-Z][a-z]+ should ")
 """The beginning of a message of pydantic, whose subject is a Python type."""
 _LONGEST: Final = 256
@@ -83,7 +88,7 @@ def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
-        return "is unknown; omit it"
+        return _YAML_ONLY.get(str(error["loc"][-1]), "is unknown; omit it")
     if error["type"] == "string_pattern_mismatch" and (sentence := SENTENCES.get(error["ctx"]["pattern"])):
         return sentence["message"]
     message = str(error["msg"]).removeprefix("Value error, ").partition(" after validation, not ")[0]

@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 import aiohttp
 import kopf
@@ -15,6 +16,7 @@ from support.polling import PATIENCE, until
 
 from hookwright_operator.store_probe import StoreProbe
 from hookwright_operator.watch.kopf_informer import WatchFreshness
+from hookwright_operator.watch.objects import CREDENTIALS, SELECTORS
 from hookwright_runtime.errors import StoreUnavailable
 
 
@@ -49,12 +51,12 @@ async def test_a_watch_that_is_answered_is_young_again(server: tuple[str, list[i
     """Only the resource of that watch becomes fresh."""
     url, _ = server
     clock = Seconds()
-    freshness = WatchFreshness(["projects", "secrets"], clock)
+    freshness = WatchFreshness(["projects", "secrets", CREDENTIALS], clock)
     clock.now += 400
     async with freshness.session(kopf.ConnectionInfo(server=url)).aiohttp_session as session:
         await _get(session, f"{url}/apis/hookwright.dev/v1alpha1/projects?watch=true")
-    assert _age("projects") == 0
-    assert _age("secrets") == 400
+        await _get(session, f"{url}/api/v1/secrets?watch=true&labelSelector={quote(SELECTORS[1])}")
+    assert (_age("projects"), _age("secrets"), _age(CREDENTIALS)) == (0, 400, 0)
 
 
 @pytest.mark.parametrize("path", ["projects", "projects/billing/status?watch=true", "namespaces?watch=true"])

@@ -189,6 +189,7 @@ class EndpointScene(Scene):
     refused_address: str = ""
     refused_write: str = ""
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
+    credentials: Mapping[str, Secret] = field(default_factory=dict)
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the endpoint's plan."""
@@ -205,6 +206,7 @@ class EndpointScene(Scene):
             self.refused_address,
             self.refused_write,
             self.kept_secrets,
+            self.credentials,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 

@@ -63,6 +63,7 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
         ("Status", screen.state(str(document["status"]))),
         *((field.title, field_text(field, document)) for field in fields),
         ("Headers", shown(document.get("header_names"))),
+        ("Secret headers", shown(document.get("secret_header_names"))),
         ("Labels", shown(document.get("labels") or {})),
         ("Created", str(document.get("created_at"))),
         *((state.capitalize(), shown(counts[state])) for state in _STATES if state in counts),

@@ -21,6 +21,8 @@ _NEXT_OF_REASON = {
     "SecretNotFound": "kubectl describe hwep {name} -n {namespace}",
     "SecretConflict": "kubectl get secret {name}-signing -n {namespace} -o yaml",
     "SigningSecretInvalid": "kubectl describe hwep {name} -n {namespace}",
+    "CredentialsNotFound": "kubectl describe hwep {name} -n {namespace}",
+    "CredentialsRefused": "kubectl describe hwep {name} -n {namespace}",
     "AddressRefused": "hookwright endpoints edit {name}{scope} --to URL",
     "InsecureUrl": "hookwright endpoints edit {name}{scope} --to https://…",
 }

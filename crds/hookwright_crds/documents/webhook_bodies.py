@@ -118,6 +118,10 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
         "credential.",
         examples=[["X-Team"]],
     )
+    secret_header_names: list[str] = Field(
+        description="The names of the headers whose values are in Secrets; spec.secretHeaders sets them, in YAML only.",
+        examples=[["Authorization"]],
+    )
     labels: dict[str, str] = Field(description="Labels without a prefix.", examples=[{"team": "billing"}])
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from hookwright_crds.base import MANAGED_BY, secrets_path
+from hookwright_crds.base import MANAGED_BY, MANAGER, secrets_path
 from hookwright_crds.sessions import (
     ENDED_SESSIONS_NAME,
     ENDED_SESSIONS_TYPE,
@@ -23,7 +23,6 @@ from hookwright_crds.sessions import (
     session_key_field,
 )
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.objects import MANAGER
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 

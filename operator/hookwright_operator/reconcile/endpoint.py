@@ -1,6 +1,6 @@
 """Pure: the plan for a WebhookEndpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +14,7 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
+from hookwright_operator.reconcile.credentials import resolve
 from hookwright_operator.reconcile.endpoint_verdict import (
     CONFLICT,
     UNSUPPORTED,
@@ -81,6 +82,7 @@ class ObservedEndpoint:
         refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
         refused_write: why the API server refuses a write for this endpoint, empty if no write was refused.
         kept_secrets: the secrets with which this replica signs, the current one first.
+        credentials: the Secrets of its secret headers that their tenant offers, by name.
     """
 
     endpoint: WebhookEndpoint
@@ -95,6 +97,7 @@ class ObservedEndpoint:
     refused_address: str = ""
     refused_write: str = ""
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
+    credentials: Mapping[str, Secret] = field(default_factory=dict)
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -149,6 +152,7 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         allow_http=observed.allow_http,
         max_timeout=observed.max_timeout,
         refused_address=observed.refused_address,
+        credential_fault=resolve(spec, observed.credentials)[1],
         last_error=reachable.message if reachable.status == "False" else "",
     )
     actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
@@ -228,6 +232,7 @@ def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: Endpoi
         observed.endpoint,
         max_timeout=observed.max_timeout,
         secrets=tuple(text for text in secrets if valid_secret(text)),
+        secret_headers=resolve(observed.endpoint.spec, observed.credentials)[0],
         block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,

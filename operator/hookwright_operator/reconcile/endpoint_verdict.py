@@ -59,6 +59,7 @@ def verdict_of(
     allow_http: bool,
     max_timeout: float,
     refused_address: str,
+    credential_fault: EndpointVerdict | None = None,
     last_error: str = "",
 ) -> EndpointVerdict:
     """Return the verdict about an endpoint that has a Project and has not expired.
@@ -70,6 +71,7 @@ def verdict_of(
         allow_http: whether the installation allows plain http.
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
         refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
+        credential_fault: the verdict about its secret headers, None if each has a value that may go to its host.
         last_error: of the last attempt, empty if it succeeded or none was made.
     """
     faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
@@ -88,6 +90,8 @@ def verdict_of(
             reason="AddressRefused",
             message=f"spec.url: {refused_address}. Deliveries stay pending until the URL is changed.",
         )
+    if credential_fault is not None:
+        return credential_fault
     if unsupported_parts.events:
         message = f"{unsupported_parts.sentence} Events of the known types are delivered."
         return EndpointVerdict(ready=False, reason=UNSUPPORTED, message=message, sends=True)

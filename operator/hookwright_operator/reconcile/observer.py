@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from hookwright_crds.base import MANAGED_BY, ObjectMeta, secrets_path
+from hookwright_crds.base import MANAGED_BY, MANAGER, ObjectMeta, secrets_path
 from hookwright_crds.resources import ApiKey, HandoverState, Project, SecretRef, WebhookEndpoint
 from hookwright_crds.trimming import decode_field
 from hookwright_operator.delivery.http.guard import Guard
@@ -16,7 +16,7 @@ from hookwright_operator.reconcile.signing_secret import PREVIOUS_FIELDS, SECRET
 from hookwright_operator.registry import Health, Registry
 from hookwright_operator.store.key_digests import KeyDigests, Owner
 from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.objects import MANAGER, Secret, key_of
+from hookwright_operator.watch.objects import Secret, key_of
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -91,6 +91,7 @@ class ResourceObserver:
             failures=failures,
             unsupported_parts=self.cache.unsupported(key_of(endpoint)),
             refused_address=self.guard.literal_refusal(endpoint.spec.url) if endpoint.spec.url else "",
+            credentials=self.cache.credentials_of(endpoint),
             kept_secrets=registration.secrets if (registration := self.registry.get(meta.uid)) is not None else (),
         )
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from hookwright_crds import GROUP
-from hookwright_crds.base import LATEST, MANAGED_BY, ObjectMeta
+from hookwright_crds.base import LATEST, MANAGED_BY, MANAGER, ObjectMeta
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
-from hookwright_crds.resources import ApiKey, Kind, Project
+from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 from hookwright_crds.trimming import secret_fields, trimmed, trimmed_secret
-from hookwright_operator.watch.objects import MANAGER, MODELS, OWNER_UID, Key, Parent, Resource, Secret, key_of
+from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Resource, Secret, key_of
 
 Name = tuple[str, str]
 """Namespace and name."""
@@ -26,11 +26,12 @@ _NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
 @dataclass(slots=True)
 class Cache:
-    """Projects, keys, endpoints and Hookwright's Secrets by name."""
+    """Projects, keys, endpoints and labelled Secrets by name."""
 
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _credential_users: dict[Name, set[Key]] = field(default_factory=dict)
     _unfit: dict[Key, str] = field(default_factory=dict)
     _unsupported_parts: dict[Key, Unsupported] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
@@ -63,6 +64,8 @@ class Cache:
         if isinstance(resource, ApiKey):
             for digest in digests_of(resource):
                 self._digests.setdefault(digest, set()).add(key)
+        for name in _credential_names(resource):
+            self._credential_users.setdefault(name, set()).add(key)
         if not isinstance(resource, Project):
             self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
         return key
@@ -124,14 +127,14 @@ class Cache:
 
         With ``may_adopt``, a Secret whose owner never existed in this cluster is not foreign: a backup restored it.
 
-        The cache then forgets a foreign Secret, because no watch follows it: the next caller must read it again.
+        The cache then forgets a foreign Secret that no watch follows: the next caller must read it again.
         """
         secret = self._secrets.get((namespace, name))
         if secret is None or secret.owner_uid == owner_uid or secret.owned_by(owner_uid):
             return secret
         if may_adopt and secret.owner_uid and not secret.owner_references and not self.knows(secret.owner_uid):
             return secret
-        if secret.owner_uid == "":
+        if secret.owner_uid == "" and not secret.is_credential:
             del self._secrets[namespace, name]
             self._versions.pop(secret.uid, None)
         return Secret(namespace=namespace, name=name, fields={}, uid=secret.uid, foreign=True)
@@ -150,6 +153,15 @@ class Cache:
     def secret_at(self, namespace: str, name: str) -> Secret | None:
         """Return the Secret of a name, independent of its creator."""
         return self._secrets.get((namespace, name))
+
+    def credentials_of(self, endpoint: WebhookEndpoint) -> dict[str, Secret]:
+        """Return the Secrets of its secret headers by name, those that exist and that their tenant offers."""
+        secrets = {name: self._secrets.get((namespace, name)) for namespace, name in _credential_names(endpoint)}
+        return {name: secret for name, secret in secrets.items() if secret is not None and secret.is_credential}
+
+    def credential_users(self, secret: Secret) -> tuple[Key, ...]:
+        """Return the endpoints with a secret header that names a Secret."""
+        return tuple(self._credential_users.get((secret.namespace, secret.name), ()))
 
     def owner_of(self, secret: Secret) -> Key | None:
         """Return the key of the object that owns a Secret, found by the ownerReference or else by the label."""
@@ -199,11 +211,9 @@ class Cache:
             self._digests[digest].discard(key)
             if not self._digests[digest]:
                 del self._digests[digest]
-        parent = (key.namespace, resource.spec.project_ref.name)
-        siblings = self._children.get(parent, set())
-        siblings.discard(key)
-        if not siblings:
-            self._children.pop(parent, None)
+        for name in _credential_names(resource):
+            _discard(self._credential_users, name, key)
+        _discard(self._children, (key.namespace, resource.spec.project_ref.name), key)
 
     def _newer(self, metadata: Mapping[str, Any]) -> bool:
         uid, version = metadata["uid"], int(metadata["resourceVersion"])
@@ -222,6 +232,18 @@ class Cache:
         self._dead[meta.uid] = int(meta.resource_version) if meta.resource_version else version
         while len(self._dead) > _REMEMBERED_DEATHS:
             del self._dead[next(iter(self._dead))]
+
+
+def _discard(index: dict[Name, set[Key]], name: Name, key: Key) -> None:
+    keys = index.get(name, set())
+    keys.discard(key)
+    if not keys:
+        index.pop(name, None)
+
+
+def _credential_names(resource: Resource) -> set[Name]:
+    headers = resource.spec.secret_headers if isinstance(resource, WebhookEndpoint) else ()
+    return {(resource.metadata.namespace, header.secret_key_ref.name) for header in headers}
 
 
 def digests_of(key: ApiKey) -> frozenset[str]:

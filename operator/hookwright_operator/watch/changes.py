@@ -62,11 +62,13 @@ class Changes:
             self.queue.add(project, _CHILDREN_SECONDS)
 
     def _apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
-        """Store a Secret in the cache, and enqueue its owner."""
+        """Store a Secret in the cache, and enqueue its owner and the endpoints whose headers it has."""
         secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.see_secret(body)
-        owner = self.cache.owner_of(secret) if secret else None
-        if owner is not None and self.complete:
-            self.queue.add(owner)
+        if secret is None or not self.complete:
+            return
+        owner = self.cache.owner_of(secret)
+        for key in (*((owner,) if owner is not None else ()), *self.cache.credential_users(secret)):
+            self.queue.add(key)
 
     async def reconcile_all(self) -> None:
         """Enqueue every object, and return when all of them have been reconciled."""

@@ -1,7 +1,7 @@
-"""The thread and event loop of kopf, and its handlers: each stores an object in the cache and enqueues keys.
+"""The threads and event loops of kopf, and its handlers: each stores an object in the cache and enqueues keys.
 
-In its own thread, kopf cannot delay deliveries. When it ends, it cancels all tasks of its loop, which must not be tasks
-of the rest of the process. It also does not install signal handlers there.
+In its own threads, kopf cannot delay deliveries. When it ends, it cancels all tasks of its loop, which must not be
+tasks of the rest of the process. It also does not install signal handlers there.
 
 kopf watches, lists and logs in. `watch.work_queue` decides when a key is reconciled. No key is reconciled before every
 existing object was seen (`Resync.until_shown`), because a plan from incomplete data would be wrong. kopf's own barrier,
@@ -30,7 +30,7 @@ from hookwright_crds.resources import Kind
 from hookwright_crds.trimming import trimmed_secret
 from hookwright_operator import metrics
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.objects import MODELS, SELECTOR, WATCHED_KINDS, plural
+from hookwright_operator.watch.objects import CREDENTIALS, MODELS, SELECTORS, WATCHED_KINDS, plural
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.kubernetes_pages import MOST_OBJECTS, Page, Pager
@@ -53,7 +53,7 @@ class TracedSession(kopf.AiohttpSession):
 
 
 class WatchFreshness:
-    """Times of the last answer to a watch by plural resource name; of one resource in several namespaces, the latest.
+    """Times of the last answer to a watch by plural name or `CREDENTIALS`; of several namespaces, the latest.
 
     kopf renews a watch after `WATCH_SECONDS`, and earlier if the watch is silent. It accepts an HTTP session from
     outside, and the session reports each answered renewal here.
@@ -93,9 +93,12 @@ class WatchFreshness:
     async def _answered(
         self, _: aiohttp.ClientSession, __: SimpleNamespace, answer: aiohttp.TraceRequestEndParams
     ) -> None:
-        if answer.response.status == 200 and "watch" in answer.url.query and answer.url.name in self._answered_at:
-            self._answered_at[answer.url.name] = self._clock()
-            self._silent_resources.discard(answer.url.name)
+        query, name = answer.url.query, answer.url.name
+        if query.get("labelSelector") == SELECTORS[1]:
+            name = CREDENTIALS
+        if answer.response.status == 200 and "watch" in query and name in self._answered_at:
+            self._answered_at[name] = self._clock()
+            self._silent_resources.discard(name)
 
     def _age_of(self, resource: str) -> Callable[[], float]:
         return lambda: max(0.0, self._clock() - self._answered_at[resource])
@@ -119,16 +122,22 @@ class NoDiffBase(kopf.MultiDiffBaseStorage):
         return {}
 
 
-def register(changes: Changes, freshness: WatchFreshness, loop: asyncio.AbstractEventLoop) -> kopf.OperatorRegistry:
-    """Return kopf's registry with every handler.
+def register(
+    changes: Changes,
+    freshness: WatchFreshness,
+    loop: asyncio.AbstractEventLoop,
+    kinds: Iterable[Kind | None] = WATCHED_KINDS,
+) -> kopf.OperatorRegistry:
+    """Return kopf's registry with a handler for each kind.
 
     Args:
         changes: applies what the handlers get.
         freshness: makes the HTTP session of kopf.
         loop: the event loop of ``changes``; kopf has its own thread and loop.
+        kinds: the watched kinds; None is the labelled Secrets.
     """
     registry = kopf.OperatorRegistry()
-    for kind in WATCHED_KINDS:
+    for kind in kinds:
         resource = ("v1", "secrets") if kind is None else (GROUP, VERSION, plural(kind))
 
         @kopf.on.event(*resource, registry=registry, id=f"{kind}-event", param=kind)
@@ -143,12 +152,12 @@ def register(changes: Changes, freshness: WatchFreshness, loop: asyncio.Abstract
     return registry
 
 
-def kopf_settings() -> kopf.OperatorSettings:
-    """Return kopf's settings: watch only Hookwright's objects, write nothing."""
+def kopf_settings(selector: str = SELECTORS[0]) -> kopf.OperatorSettings:
+    """Return kopf's settings: watch only objects of Hookwright and Secrets with a selector's labels, write nothing."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
-    settings.watching.label_selectors["v1", "secrets"] = SELECTOR
+    settings.watching.label_selectors["v1", "secrets"] = selector
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.chunk_size = MOST_OBJECTS
     settings.networking.trust_env = False
@@ -198,33 +207,38 @@ async def watch_cluster(
         namespaces: the namespaces to watch; empty: all.
     """
     await _until_served(kube)
-    registry = register(changes, freshness, asyncio.get_running_loop())
-    stop = threading.Event()
-    end: Future[None] = Future()
+    stop, loop = threading.Event(), asyncio.get_running_loop()
 
-    def run() -> None:
-        try:
-            uvloop.run(
-                kopf.operator(
-                    registry=registry,
-                    settings=kopf_settings(),
-                    clusterwide=not namespaces,
-                    namespaces=namespaces,
-                    stop_flag=stop,
-                    # Without an identity, kopf asks the system for the user name, and an unprivileged uid has no name.
-                    identity="hookwright-operator",  # type: ignore[arg-type]
+    def start(selector: str, kinds: Iterable[Kind | None]) -> asyncio.Future[None]:
+        registry, end = register(changes, freshness, loop, kinds), Future[None]()
+
+        def run() -> None:
+            try:
+                uvloop.run(
+                    kopf.operator(
+                        registry=registry,
+                        settings=kopf_settings(selector),
+                        clusterwide=not namespaces,
+                        namespaces=namespaces,
+                        stop_flag=stop,
+                        # Without an identity, kopf asks for the user name, and an unprivileged uid has no name.
+                        identity="hookwright-operator",  # type: ignore[arg-type]
+                    )
                 )
-            )
-        except BaseException as error:  # noqa: BLE001 - passed to the waiting caller
-            end.set_exception(error)
-        else:
-            end.set_result(None)
+            except BaseException as error:  # noqa: BLE001 - passed to the waiting caller
+                end.set_exception(error)
+            else:
+                end.set_result(None)
 
-    threading.Thread(target=run, name="kopf", daemon=True).start()
-    waiter = asyncio.wrap_future(end)
+        threading.Thread(target=run, name="kopf", daemon=True).start()
+        return asyncio.wrap_future(end)
+
+    # kopf has one selector for each resource, so a second instance watches the Secrets with the other labels.
+    waiters = [start(SELECTORS[0], WATCHED_KINDS), start(SELECTORS[1], (None,))]
     try:
-        await asyncio.shield(waiter)
+        ended_waiters, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+        ended_waiters.pop().result()
     finally:
         stop.set()
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(waiter, _STOP_SECONDS)
+            await asyncio.wait_for(asyncio.gather(*waiters, return_exceptions=True), _STOP_SECONDS)

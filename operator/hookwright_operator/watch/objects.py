@@ -5,21 +5,32 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta, OwnerReference, object_path, secrets_path
+from hookwright_crds.base import (
+    CREDENTIAL_LABEL,
+    MADE_BY_API,
+    MANAGED_BY,
+    MANAGER,
+    ObjectMeta,
+    OwnerReference,
+    object_path,
+    secrets_path,
+)
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
 
 Resource = Project | ApiKey | WebhookEndpoint
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
 
 WATCHED_KINDS: Final[tuple[Kind | None, ...]] = (*MODELS, None)
-"""The watched kinds; None is Hookwright's Secrets."""
+"""The watched kinds; None is the labelled Secrets."""
 
-MANAGER: Final = "hookwright"
 OWNER_UID: Final = "hookwright.dev/owner-uid"
 """Label on objects that the operator creates: the uid of the owner."""
 
-SELECTOR: Final = f"{MANAGED_BY}={MANAGER}"
-"""Label selector of the Secrets that the operator creates."""
+SELECTORS: Final = (f"{MANAGED_BY}={MANAGER}", f"{CREDENTIAL_LABEL}=true,{MANAGED_BY}!={MANAGER}")
+"""Label selectors of the Secrets that the operator creates, and of those that tenants offer for deliveries."""
+
+CREDENTIALS: Final = "credentials"
+"""The name of the watch of the Secrets that tenants offer, in metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ def plural(kind: Kind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret of the operator, in its current state or in the state of a plan.
+    """A labelled Secret, in its current state or in the state of a plan.
 
     Attributes:
         fields: the decoded content.
@@ -70,6 +81,11 @@ class Secret:
     def path(self) -> str:
         """The path of the Secret on the API server."""
         return secrets_path(self.namespace, self.name)
+
+    @property
+    def is_credential(self) -> bool:
+        """Whether its tenant offers it for the headers of deliveries; the operator's own Secrets are never offered."""
+        return self.labels.get(CREDENTIAL_LABEL) == "true" and self.labels.get(MANAGED_BY) != MANAGER
 
     def owned_by(self, uid: str) -> bool:
         """Whether garbage collection deletes the Secret with the object of this uid."""

@@ -16,7 +16,7 @@ import structlog
 from hookwright_crds.base import object_path, secrets_path
 from hookwright_crds.resources import Kind
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.objects import SELECTOR, WATCHED_KINDS, plural
+from hookwright_operator.watch.objects import SELECTORS, WATCHED_KINDS, plural
 from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
@@ -27,11 +27,11 @@ _LOOKS: Final = 100
 
 
 async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
-    """Return the uids of all objects of a kind, or of Hookwright's Secrets if the kind is None, page by page.
+    """Return the uids of all objects of a kind, or of labelled Secrets if the kind is None, page by page.
 
     Args:
         kube: used to list the objects.
-        kind: kind of the objects; None: Hookwright's Secrets.
+        kind: kind of the objects; None: the labelled Secrets.
         namespaces: the namespaces to list; empty: all.
 
     Raises:
@@ -40,8 +40,9 @@ async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collect
     uids: set[str] = set()
     for namespace in namespaces or (None,):
         path = secrets_path(namespace) if kind is None else object_path(plural(kind), namespace)
-        async for page in kube.pages(path, **({"labelSelector": SELECTOR} if kind is None else {})):
-            uids.update(body["metadata"]["uid"] for body in page["items"])
+        for query in [{"labelSelector": selector} for selector in SELECTORS] if kind is None else [{}]:
+            async for page in kube.pages(path, **query):
+                uids.update(body["metadata"]["uid"] for body in page["items"])
     return uids
 
 

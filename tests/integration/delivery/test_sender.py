@@ -16,7 +16,7 @@ from hookwright_dev.receiver import Received, Receiver, verdict
 from hookwright_operator.delivery.http import sender as sender_module
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
-from hookwright_operator.registry import Endpoint
+from hookwright_operator.registry import Endpoint, SecretValue
 
 
 async def test_an_attempt_is_a_signed_post_of_exactly_the_bytes(sender: Sender, receiver: Receiver) -> None:
@@ -100,6 +100,26 @@ async def test_static_headers_are_sent_and_cannot_replace_ours(sender: Sender, r
     assert request.headers["Authorization"] == "Bearer abc"
     assert request.headers.getall("Content-Type") == ["application/json"]
     assert request.headers.getall("webhook-id") == [MESSAGE]
+
+
+async def test_the_value_of_a_secret_header_goes_to_the_receiver_alone(sender: Sender, receiver: Receiver) -> None:
+    """A new value is sent at once. The record of an attempt has no value, no digest of it, and no answer with it."""
+    receiver.answer = lambda request: web.Response(
+        status=401, text=f"no {request.headers['Authorization']}", headers={"X-Echo": request.headers["Authorization"]}
+    )
+    plain = endpoint(receiver.url, headers=(("X-Team", "a"),))
+    snapshots = [
+        replace(plain, secret_headers=(SecretValue("Authorization", "Bearer ", text),)) for text in ["a1", "b2"]
+    ]
+    outcomes = [await send(sender, snapshot, now=lambda: 1_700_000_000.0) for snapshot in snapshots]
+    assert [request.headers["Authorization"] for request in receiver.received] == ["Bearer a1", "Bearer b2"]
+    assert outcomes[0].request == outcomes[1].request
+    for outcome in outcomes:
+        assert outcome.response == "no Bearer (hidden)"
+        assert "X-Echo: Bearer (hidden)" in (outcome.response_headers or "")
+        (shown,) = sender.requests_of(snapshots[1], delivery_of(), [outcome.attempt(1)])
+        assert shown is not None
+        assert {shown.headers[name] for name in ("Authorization", "X-Team")} == {"(hidden)"}
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])

@@ -85,6 +85,16 @@ def test_fields_are_bounded_together() -> None:
     assert sum(len(name) + len(text) for name, text in result.items()) <= KEPT_BYTES
 
 
+def test_fields_of_a_credential_are_kept_in_the_order_of_their_names() -> None:
+    """Their names are the tenant's. Those that fit together are kept, also if a hostile field comes first."""
+    labels = {"hookwright.dev/delivery-credential": "true"}
+    data = {"a": "x" * 1_000_000, "token": "x" * 5464, "z": "x" * 5464, "zz": "x" * 5464}
+    kept_part = trimmed_secret({"metadata": {**PLAIN, "labels": labels}, "data": data})
+    assert (kept_part["data"].keys(), kept_part["metadata"]["labels"]) == ({"token", "z"}, labels)
+    labels["app.kubernetes.io/managed-by"] = "hookwright"
+    assert trimmed_secret({"metadata": {**PLAIN, "labels": labels}, "data": {"token": "YQ=="}})["data"] == {}
+
+
 def test_other_objects_have_no_data() -> None:
     """Spec and status do not change."""
     body = {"metadata": PLAIN, "spec": {"url": "https://a.example/"}, "status": {"observedGeneration": 1}}

@@ -34,7 +34,7 @@ from hookwright_operator.delivery.http.guard import Guard, is_literal
 from hookwright_operator.delivery.http.message_headers import PREFIX, cloudevent_headers
 from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
-from hookwright_operator.delivery.http.sent_request import SentRequest, fingerprints, sent_request
+from hookwright_operator.delivery.http.sent_request import MASK, SentRequest, fingerprints, sent_request
 from hookwright_operator.delivery.http.signatures import signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed
@@ -168,13 +168,15 @@ class Sender:
         return Outcome(
             status_code=exchange.status,
             error=(status_words(exchange.status) if exchange.status else "") or fault,
-            response=self._excerpt(exchange) if exchange.body and not endpoint.omits_responses else "",
+            response=_without(endpoint, self._excerpt(exchange))
+            if exchange.body and not endpoint.omits_responses
+            else "",
             duration_ms=int((clock() - loop_start - exchange.waited) * 1000) + 1,
             started_ms=int((start + exchange.waited) * 1000),
             retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
             own_fault=shortage,
             timed_out=timed_out,
-            response_headers=header_lines(exchange.headers) if exchange.status else None,
+            response_headers=_without(endpoint, header_lines(exchange.headers)) if exchange.status else None,
             request=identity,
         )
 
@@ -192,7 +194,7 @@ class Sender:
             None for an attempt that made no request, or if an operator made it that did not record its request.
         """
         try:
-            head = self._prepare(endpoint).head
+            head = self._prepare(endpoint).shown_head
         except AttemptError:
             head = None
         return [sent_request(head, endpoint, delivery, attempt) for attempt in attempts]
@@ -240,9 +242,13 @@ class Sender:
                 _check_header(name, value)
                 # Keyed by lower-case names, so that an endpoint's own Accept replaces the default one.
                 headers[name.lower()] = (name, value)
+        credentials = [entry for entry in endpoint.secret_headers if entry.name.lower() not in ours]
+        headers |= {entry.name.lower(): (entry.name, MASK) for entry in credentials}
         line = f"POST {url.raw_path_qs} HTTP/1.1\r\n".encode()
+        shown_head = line + _lines(dict(headers.values()))
+        headers |= {entry.name.lower(): (entry.name, entry.prefix + entry.value) for entry in credentials}
         head = line + _lines(dict(headers.values()))
-        return _Target(origin, head, fingerprints(endpoint.secrets, head))
+        return _Target(origin, head, shown_head, fingerprints(endpoint.secrets, shown_head))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +257,13 @@ class _Target:
 
     Attributes:
         head: the request line and the headers that never change.
-        fingerprints: of the signing secrets and of the head.
+        shown_head: the head without the values of secret headers, so that the log has nothing that depends on them.
+        fingerprints: of the signing secrets and of the shown head.
     """
 
     origin: Origin
     head: bytes
+    shown_head: bytes
     fingerprints: str
 
 
@@ -307,6 +315,13 @@ def _changing(
 def _lines(headers: Mapping[str, str]) -> bytes:
     """Return header lines; the caller has checked names and values."""
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
+
+
+def _without(endpoint: Endpoint, text: str) -> str:
+    """Return a part of an answer without the values of secret headers that the receiver repeats."""
+    for entry in endpoint.secret_headers:
+        text = text.replace(entry.value, MASK)
+    return text
 
 
 def _check_header(name: str, value: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hookwright_crds.base import CREDENTIAL_LABEL
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.watch.cache import Cache
@@ -272,6 +273,35 @@ def test_what_is_no_text_counts_as_empty(value: str) -> None:
     cached_secret = signing_secret(cache)
     assert cached_secret is not None
     assert cached_secret.fields == {"secret": ""}
+
+
+def credential(version: int = 1, **labels: str) -> dict[str, Any]:
+    """Return a Secret with the name of a signing Secret that its tenant offers for deliveries."""
+    metadata = meta("orders-signing", version, labels={CREDENTIAL_LABEL: "true", **labels})
+    return {"metadata": metadata, "data": {"token": base64.b64encode(b"t").decode()}}
+
+
+def test_a_credential_is_kept_for_the_endpoints_that_name_it() -> None:
+    """It stays known if it also has the name of a signing Secret; the operator's own Secrets are no credentials."""
+    cache = Cache()
+    body = endpoint()
+    reference = {"name": "orders-signing", "key": "token"}
+    body["spec"]["secretHeaders"] = [{"name": "Authorization", "secretKeyRef": reference}]
+    cache.see("WebhookEndpoint", body)
+    resource = cache.resource(ORDERS)
+    assert isinstance(resource, WebhookEndpoint)
+    assert cache.credentials_of(resource) == {}
+    shown = cache.see_secret(credential())
+    assert shown is not None
+    assert cache.credential_users(shown) == (ORDERS,)
+    conflict = signing_secret(cache)
+    assert conflict is not None
+    assert conflict.foreign
+    assert cache.credentials_of(resource)["orders-signing"].fields == {"token": "t"}
+    cache.see_secret(credential(2, **ours("uid-orders")))
+    assert cache.credentials_of(resource) == {}
+    cache.see("WebhookEndpoint", endpoint(2))
+    assert cache.credential_users(shown) == ()
 
 
 def test_names_tell_what_exists_by_kind() -> None:

@@ -78,6 +78,20 @@ async def test_after_that_every_change_is(changes: Changes, turns: list[Key]) ->
     assert set(turns[1:]) == {PROJECT, ORDERS}
 
 
+async def test_a_credential_s_change_reconciles_the_endpoints_that_name_it(changes: Changes, turns: list[Key]) -> None:
+    """A new value, a removed label and a deletion are in effect at once, and other endpoints are not disturbed."""
+    header = {"name": "Authorization", "secretKeyRef": {"name": "api", "key": "token"}}
+    user = body("user", spec={**ENDPOINT["spec"], "secretHeaders": [header]})
+    changes.apply("WebhookEndpoint", None, ENDPOINT)
+    changes.apply("WebhookEndpoint", None, user)
+    changes.complete = True
+    labels = {"hookwright.dev/delivery-credential": "true"}
+    for number, change in enumerate(("ADDED", "MODIFIED", "DELETED"), 1):
+        changes.apply(None, change, body("api", metadata={"labels": labels, **version(number)}, data={}))
+        await changes.queue.settled()
+        assert turns == [Key("WebhookEndpoint", "acme", "user")] * number
+
+
 async def test_what_is_known_already_has_no_turn(changes: Changes, turns: list[Key]) -> None:
     """The answer to the operator's own write has shown it, and the writer schedules its next reconcile itself."""
     changes.complete = True

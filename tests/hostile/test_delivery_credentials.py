@@ -1,0 +1,117 @@
+"""A tenant tries to get a credential for deliveries that it cannot read: by other hosts, Secrets, answers and pages."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from integration.api import conftest as shared
+from integration.api.conftest import Organizations
+from support.api_processes import Organization, problem_of
+from support.cluster_actions import condition, endpoint, receiving
+from support.polling import eventually
+
+from hookwright_dev.cluster.installation import OperatorProcess
+from hookwright_dev.cluster.kubectl import Cluster
+
+control_plane, operator, api, client = shared.control_plane, shared.operator, shared.api, shared.client
+organizations, acme = shared.organizations, shared.acme
+
+TOKEN = "t0ken-that-only-the-receiver-gets"
+HEADER = {"name": "Authorization", "prefix": "Bearer ", "secretKeyRef": {"name": "api", "key": "token"}}
+OFFER = {"hookwright.dev/delivery-credential": "true"}
+
+
+def credential(name: str = "api", **labels: str) -> dict[str, Any]:
+    """Return a Secret for the host of the receivers, with these labels in place of the offer."""
+    metadata = {"name": name, "labels": labels or OFFER, "annotations": {"hookwright.dev/hosts": "127.0.0.1"}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": TOKEN, "secret": TOKEN}}
+
+
+def with_secret(url: str, name: str = "api", key: str = "token", **spec: Any) -> dict[str, Any]:
+    """Return an endpoint whose header is a field of a Secret."""
+    header = {**HEADER, "secretKeyRef": {"name": name, "key": key}}
+    return endpoint("orders", url, secretHeaders=[header], **spec)
+
+
+def wait_for(cluster: Cluster, tenant: Organization, expected: str) -> None:
+    """Return when the condition Ready of the endpoint is as expected."""
+    eventually(lambda: condition(cluster.objects.get("hwep", "orders", tenant.name) or {}) == expected, expected)
+
+
+def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
+    control_plane: Cluster, operator: OperatorProcess, acme: Organization
+) -> None:
+    """Not by a changed url, a redirect, a test, an answer that repeats it, `/v1`, describe, Events or the log."""
+    key = acme.service_key()
+    with receiving() as receiver, receiving() as thief:
+        echo: Callable[[Any], web.Response] = lambda request: web.Response(  # noqa: E731
+            status=307,
+            text=request.headers["Authorization"],
+            headers={"Location": thief.url, "X-Echo": request.headers["Authorization"]},
+        )
+        receiver.answer = echo
+        acme.apply(credential(), with_secret(receiver.url))
+        wait_for(control_plane, acme, "True Delivering")
+        answer = acme.client.post("/v1/webhooks/orders/test", headers=key)
+        assert (answer.status_code, answer.json()["statusCode"]) == (200, 307)
+        (request,) = receiver.received
+        assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+        delivery = answer.json()["delivery_id"]
+        pages = [f"/v1/deliveries/{delivery}", "/v1/webhooks", "/v1/webhooks/orders", "/v1/deliveries"]
+        shown = [acme.client.get(page, headers=key).text for page in pages]
+        assert '"secret_header_names":["Authorization"]' in shown[2].replace(" ", "")
+        assert "(hidden)" in shown[0]
+
+        patch = {"url": thief.url.replace("127.0.0.1", "localhost")}
+        shown.append(problem_of(acme.client.patch("/v1/webhooks/orders", json=patch, headers=key), 409)["detail"])
+        control_plane.objects.patch("hwep", "orders", acme.name, {"spec": patch})
+        wait_for(control_plane, acme, "False CredentialsRefused")
+        shown.append(problem_of(acme.client.post("/v1/webhooks/orders/test", headers=key), 409)["detail"])
+        assert (
+            acme.client.post("/v1/events", json={"type": "delivered", "messageId": "1"}, headers=key).status_code == 202
+        )
+        shown.append(control_plane.kubectl("describe", "hwep", "orders", "-n", acme.name).stdout)
+        shown.append(control_plane.kubectl("get", "events", "-n", acme.name, "-o", "yaml").stdout)
+        assert thief.received == []
+    shown.append(operator.log.read_text())
+    for text in shown:
+        assert TOKEN not in text
+
+
+def test_a_secret_that_its_owner_did_not_offer_is_not_read(
+    control_plane: Cluster, organizations: Organizations, acme: Organization
+) -> None:
+    """That is one without the label, of another namespace, or of the operator, also if the tenant adds the label."""
+    victim = organizations.new("victim")
+    victim.apply(credential("theirs"))
+    acme.apply(credential("plain", app="billing"), credential("almost", **dict.fromkeys(OFFER, "True")))
+    with receiving() as receiver:
+        acme.apply(endpoint("other", receiver.url))
+        eventually(lambda: control_plane.objects.get("secret", "other-signing", acme.name), "a signing secret")
+        control_plane.objects.patch("secret", "other-signing", acme.name, {"metadata": {"labels": OFFER}})
+        annotations = {"hookwright.dev/hosts": "127.0.0.1"}
+        control_plane.objects.patch("secret", "other-signing", acme.name, {"metadata": {"annotations": annotations}})
+        for name, field in (("plain", "token"), ("almost", "token"), ("theirs", "token"), ("other-signing", "secret")):
+            acme.apply(with_secret(receiver.url, name, field, description=name))
+            wait_for(control_plane, acme, "False CredentialsNotFound")
+            assert f"'{name}'" in str(control_plane.objects.get("hwep", "orders", acme.name))
+        assert receiver.received == []
+
+
+def test_v1_sets_no_secret_header_and_pull_has_none(acme: Organization, control_plane: Cluster) -> None:
+    """A key cannot use a Secret of its namespace, and consumers do not get a value in the headers of a message."""
+    key = acme.service_key()
+    body = {"url": "https://example.com/", "events": ["delivered"], "secret_headers": [HEADER]}
+    for answer in (
+        acme.client.post("/v1/webhooks", json=body, headers=key),
+        acme.client.patch(f"/v1/webhooks/{acme.webhook(key)['id']}", json={"secret_headers": []}, headers=key),
+    ):
+        assert "spec.secretHeaders in the YAML" in str(problem_of(answer, 422)["errors"])
+    pulled = with_secret("https://example.com/")
+    pulled["spec"] = {name: value for name, value in pulled["spec"].items() if name != "url"} | {"pull": {}}
+    with pytest.raises(Exception, match="secretHeaders limits requests to a url"):
+        acme.apply(pulled)
+    with pytest.raises(Exception, match="none that headers sets"):
+        acme.apply(with_secret("https://example.com/", headers={"AUTHORIZATION": "x"}))
+    assert control_plane.objects.get("hwep", "orders", acme.name) is None
