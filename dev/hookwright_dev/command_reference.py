@@ -11,6 +11,8 @@ from hookwright_cli.command_line import app
 from hookwright_dev.markdown import GENERATED, table
 
 _COMMON = "Way into Hookwright"
+_LONG = 8
+"""From this length on, a list of options that another command has too is not repeated."""
 
 
 def commands_page() -> str:
@@ -22,8 +24,9 @@ def commands_page() -> str:
     )
     parts = [GENERATED, "# Commands", introduction]
     commands = list(_commands(root, "hookwright"))
+    options = {path: list(_options(command, common=False)) for path, command in commands}
     for path, command in commands:
-        parts += _section(path, command)
+        parts += _section(path, command, options)
     parts += ["## Options of every command", "\n".join(_options(commands[0][1], common=True))]
     meanings = [(f"`{int(code)}`", code.meaning) for code in ExitCode]
     parts += ["## Exit codes", table(("Code", "Meaning"), meanings)]
@@ -38,15 +41,20 @@ def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", command
 
 
-def _section(path: str, command: Any) -> Iterator[str]:
+def _section(path: str, command: Any, options: dict[str, list[str]]) -> Iterator[str]:
     context = Context(command, info_name=path)
     arguments = " ".join(command.collect_usage_pieces(context)).removeprefix("[OPTIONS]")
     yield f"## {path}"
     if arguments:
         yield f"`{path}{arguments}`"
     yield " ".join(command.help.split())
-    if options := "\n".join(_options(command, common=False)):
-        yield options
+    own = set(options[path])
+    wider = (name for name, lines in options.items() if len(own) >= _LONG and own < set(lines))
+    if name := next(wider, ""):
+        without = ", ".join(line.removeprefix("- ").partition(":")[0] for line in options[name] if line not in own)
+        yield f"The options are those of `{name}`, without {without}."
+    elif own:
+        yield "\n".join(options[path])
 
 
 def _options(command: Any, *, common: bool) -> Iterator[str]:
