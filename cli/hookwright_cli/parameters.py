@@ -8,10 +8,8 @@ import typer
 from hookwright_cli.contract import EVENT_TYPES
 from hookwright_cli.way_choice import completed, completed_by, option
 
-_MOST_DELIVERIES = 100
-
 endpoint_names = completed_by(lambda way: [endpoint["id"] for endpoint in way.endpoints()])
-delivery_ids = completed_by(lambda way: [delivery["id"] for delivery in way.deliveries({}, _MOST_DELIVERIES)])
+delivery_ids = completed_by(lambda way: [delivery["id"] for delivery in way.deliveries({}, 100)])
 key_ids = completed_by(lambda way: [key["id"] for key in way.api_keys()])
 # Only a kubeconfig shows users.
 user_emails = completed_by(lambda way: [user["email"] for user in way.users()] if way.kind != "api" else [])

@@ -82,9 +82,10 @@ def completed_by(read: Callable[["Way"], Iterable[str]]) -> Completion:
 
 
 def _kube_contexts(options: "WayOptions") -> list[str]:
-    from hookwright_cli.ways.cluster_client import kube_contexts
+    from kubernetes.config import list_kube_config_contexts
 
-    return [str(context["name"]) for context in kube_contexts(options.kubeconfig)]
+    file = options.kubeconfig or os.environ.get("KUBECONFIG") or None
+    return [str(context["name"]) for context in list_kube_config_contexts(file)[0]]
 
 
 # As a plugin of kubectl, --context names a context of the kubeconfig.

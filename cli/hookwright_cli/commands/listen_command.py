@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -36,7 +36,6 @@ _RENEWALS = 3
 _STARTING_SECONDS = 30.0
 """How long a new endpoint may be unknown or not ready at another replica."""
 _LONGEST_PAUSE = 10.0
-_LONGEST_WAIT_FOR_ONE = 60
 _LONGEST_REASON = 200
 _REDRAW_SECONDS = 0.5
 _EVENTS = "Event type or wildcard; repeat it. All, if left out."
@@ -73,7 +72,7 @@ def listen(
         _temporary_endpoint(invocation, types, life) as (endpoint, heading),
     ):
         listening = Listening(invocation.screen, invocation.way, endpoint, life, receiver, ack_all=ack_all)
-        with _keys_pressed(listening.pressed) as reads_keys, listening.listed(heading if reads_keys else ()):
+        with listening.listed(heading):
             listening.run(lease=f"{seconds * _AT_ONCE + 60}s", wait=f"{min(_LONGEST_WAIT, life // _RENEWALS)}s")
 
 
@@ -200,13 +199,6 @@ def _secret(invocation: Invocation, document: dict[str, Any]) -> str:
         return f"hookwright secret show {document['id']}{invocation.options.scope}"
 
 
-def _check_patience(event: str, start: float) -> None:
-    """Refuse to wait longer for an event; an empty one is none."""
-    if event and time.monotonic() - start > _LONGEST_WAIT_FOR_ONE:
-        message = f"event {event} did not arrive in {_LONGEST_WAIT_FOR_ONE} s; maybe another consumer has it"
-        raise CommandError(message, ExitCode.CONFLICT)
-
-
 class Listening:
     """The events of one endpoint until Ctrl-C; without a receiver they are only shown.
 
@@ -229,29 +221,30 @@ class Listening:
         self._extended = time.monotonic()
         self._list = EventList(())
         self._draw: Callable[[Sequence[str]], None] | None = None
-        self._size = shutil.get_terminal_size()
+        self._size = os.terminal_size((0, 0))
         self._printing = threading.Lock()
         self._sending_again = threading.Lock()
 
     @contextmanager
     def listed(self, heading: Sequence[str]) -> Iterator[None]:
-        """Show the events as a list if there is a heading and a terminal; its lines stay at the end."""
-        if not heading or not sys.stdout.isatty() or not self._screen.for_people:
+        """Show the events as a list if people read them on a terminal with keys; its lines stay at the end."""
+        with ExitStack() as stack:
+            is_list = sys.stdout.isatty() and self._screen.for_people and os.environ.get("TERM") != "dumb"
+            if is_list and stack.enter_context(_keys_pressed(self._pressed)):
+                stack.callback(self._print_lines)
+                self._list.heading, self._list.notice = heading, "no event has arrived yet"
+                self._draw = stack.enter_context(self._screen.whole_terminal())
+                stack.callback(self._end_drawing)
+                self._pressed("")
             yield
-            return
-        self._list.heading = [plain(line) for line in heading]
-        try:
-            with self._screen.whole_terminal() as draw:
-                self._draw = draw
-                self._note("no event has arrived yet")
-                try:
-                    yield
-                finally:
-                    with self._printing:
-                        self._draw = None
-        finally:
-            for event in self._list.events:
-                self._screen.line(event.line)
+
+    def _end_drawing(self) -> None:
+        with self._printing:
+            self._draw = None
+
+    def _print_lines(self) -> None:
+        for event in self._list.events:
+            self._screen.line(event.line)
 
     def run(self, *, lease: str, wait: str, last_event: str = "") -> None:
         """Take messages, forward and settle them, until an exception or after the event with an id."""
@@ -272,7 +265,6 @@ class Listening:
                     if last_event and last_event == webhook_id_of(message):
                         return
                     self._extend()
-                _check_patience(last_event, start)
             except CommandError as error:
                 is_starting = is_new and time.monotonic() - start < _STARTING_SECONDS
                 is_unready = is_starting and error.code in {ExitCode.NOT_FOUND, ExitCode.CONFLICT}
@@ -315,10 +307,10 @@ class Listening:
         else:
             self._show(message, answer, settlement)
 
-    def pressed(self, key: str) -> None:
+    def _pressed(self, key: str) -> None:
         """Handle a key, in the thread that reads them; without a key, follow the size of the terminal."""
         with self._printing:
-            is_typed = self._draw is not None and self._list.press(key)
+            is_typed = self._list.press(key)
             event = self._list.selected
             size, self._size = self._size, shutil.get_terminal_size()
             if key or size != self._size:

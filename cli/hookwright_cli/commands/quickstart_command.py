@@ -16,7 +16,6 @@ from hookwright_cli.commands.asking import confirm
 from hookwright_cli.commands.listen_command import Listening
 from hookwright_cli.contract import EVENT_TYPES
 from hookwright_cli.durations import rfc3339
-from hookwright_cli.local_receiver import LocalReceiver
 from hookwright_cli.parameters import Yes
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
@@ -26,18 +25,15 @@ if TYPE_CHECKING:
 
 _NAME = "quickstart"
 _MARK = "made by hookwright quickstart"
-"""The display name of a project and the description of an endpoint that this command made, and may delete."""
+"""The description of an endpoint that this command made."""
 _HOURS = 24
-_RECEIVER_SECONDS = 15
 _STARTING_SECONDS = 10.0
 """How long new objects may be unknown to another replica."""
-_FORWARD = "Where the event is posted; only shown, if left out."
-_REMOVE = "Delete what this command made."
+_REMOVE = "Delete what this command made; a project that you named stays."
 
 
 def quickstart(
     invocation: Invocation,
-    forward: Annotated[str, option("--forward -f", "URL", _FORWARD)] = "",
     remove: Annotated[bool, option("--remove", None, _REMOVE)] = False,
     yes: Yes = False,
 ) -> None:
@@ -53,38 +49,29 @@ def quickstart(
         _remove(invocation, project, yes=yes)
         return
     way, say = invocation.way, invocation.screen.note
-    receiver = LocalReceiver(forward, _RECEIVER_SECONDS) if forward else None
-    _make_project(way, project, say)
-    secret = _make_key(way, say)
+    key = ""
+    if way.kind == "api" and way.has_key:
+        say(f"key       yours, of project {', '.join(way.project_names())}")
+    else:
+        exists = project in way.project_names()
+        if not exists:
+            way.create_project(project)
+        say(f"project   {project} {'exists' if exists else 'made'}")
+        key = _make_key(way, say)
     endpoint = _make_endpoint(way, say)
-    with closing(way.with_key(secret)) if secret and way.kind == "api" else nullcontext(way) as sender:
+    with closing(way.with_key(key)) if key and way.kind == "api" else nullcontext(way) as sender:
         event = _send(sender)
     say(f"event     {event} accepted; its delivery:")
-    with closing(receiver) if receiver else nullcontext():
-        listening = Listening(invocation.screen, way, endpoint, math.inf, receiver)
-        listening.run(lease="60s", wait="5s", last_event=event)
+    Listening(invocation.screen, way, endpoint, math.inf, None).run(lease="60s", wait="5s", last_event=event)
     scope = f"{invocation.options.scope} -p {project}"
     say(f"log       hookwright deliveries{scope}")
     say(f"next      hookwright listen{scope} --forward http://localhost:3000/hooks")
+    say(f"send      hookwright send{scope} delivered messageId=m-1" + (" (set HOOKWRIGHT_API_KEY)" if key else ""))
     say(f"remove    hookwright quickstart{scope} --remove")
-
-
-def _make_project(way: "Way", name: str, say: Any) -> None:
-    if way.kind == "api" and way.has_key:
-        say(f"project   {', '.join(way.project_names())}, that of your API key")
-        return
-    if name in way.project_names():
-        say(f"project   {name} exists")
-        return
-    way.create_project(name, _MARK)
-    say(f"project   {name} made")
 
 
 def _make_key(way: "Way", say: Any) -> str:
     """Return the API key to send with, empty if the way can send."""
-    if way.kind == "api" and way.has_key:
-        say("key       yours")
-        return ""
     ids = [key["id"] for key in way.api_keys() if key["name"] == _NAME]
     if ids:
         say(f"key       {ids[0]} exists; it was shown when it was made")
@@ -145,7 +132,7 @@ def _send(way: "Way") -> str:
 def _remove(invocation: Invocation, project: str, *, yes: bool) -> None:
     way, say = invocation.way, invocation.screen.note
     endpoints, keys = way.endpoints(), way.api_keys()
-    confirm(f"Delete the project {project} with its key and endpoint, if this command made them?", yes=yes)
+    confirm(f"Delete what this command made in project {project}?", yes=yes)
     for endpoint in filter(_is_ours, endpoints):
         way.delete_endpoint(endpoint["id"])
         say(f"endpoint {endpoint['id']} deleted")
@@ -154,8 +141,8 @@ def _remove(invocation: Invocation, project: str, *, yes: bool) -> None:
         say(f"key {key['id']} revoked")
     others = [endpoint for endpoint in endpoints if not _is_ours(endpoint)]
     others += [key for key in keys if key["name"] != _NAME]
-    if others or way.project(project)["display_name"] != _MARK:
-        say(f"project {project} stays: it has other objects, or this command did not make it")
+    if others or project != _NAME:
+        say(f"project {project} stays" + (": it has other objects" if others else ""))
         return
     way.delete_project(project)
     say(f"project {project} deleted")

@@ -9,6 +9,7 @@ _MOST = 200
 """Events that the list keeps."""
 _PAGE = 10
 _KEY = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|.", re.DOTALL)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NAMES = {
     "\x1b[A": "up", "k": "up", "\x1b[B": "down", "j": "down", "\x1b[5~": "page up", "\x1b[6~": "page down",
     "\x1b[H": "home", "g": "home", "\x1b[F": "end", "G": "end", "\x1b[C": "open", "\n": "open", "\r": "open",
@@ -50,10 +51,10 @@ class EventList:
 
     def _visible(self) -> list[ListedEvent]:
         text = self._filter.lower()
-        return [event for event in self.events if text in f"{event.line}\n{event.details}".lower()]
+        return [event for event in self.events if text in _COLOUR.sub("", f"{event.line}\n{event.details}").lower()]
 
     def _position(self, events: Sequence[ListedEvent]) -> int:
-        """Return the place of the selected event, the last one if the chosen event is hidden or gone."""
+        # The last one, if the chosen event is hidden or gone.
         return next((place for place, event in enumerate(events) if event is self._chosen), len(events) - 1)
 
     @property
@@ -108,9 +109,7 @@ class EventList:
         else:
             body, help_line = self._rows(room), _HELP
         if self._is_typing or self._filter:
-            help_line = f"/{self._filter}" + (
-                "   enter: keep   Esc: all" if self._is_typing else f"   Esc: all   {_HELP}"
-            )
+            help_line = f"/{self._filter}   {'enter: keep' if self._is_typing else help_line}   Esc: all"
         return [*self.heading, *body, *[""] * (room - len(body)), self.notice, help_line]
 
     def _details(self, event: ListedEvent, room: int) -> list[str]:

@@ -83,13 +83,9 @@ class ApiWay(ServiceWay):
         """Return a way of an API key to the same service."""
         return ApiWay(self._url, key)
 
-    def project(self, name: str) -> Document:
-        """Return one project."""
-        return dict(self.call("GET", "projects", name))
-
-    def create_project(self, name: str, display_name: str) -> None:
+    def create_project(self, name: str) -> None:
         """Create a project."""
-        self.call("POST", "projects", body={"name": name, "display_name": display_name})
+        self.call("POST", "projects", body={"name": name})
 
     def delete_project(self, name: str) -> None:
         """Delete a project with its keys and endpoints."""

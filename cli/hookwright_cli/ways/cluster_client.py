@@ -127,11 +127,6 @@ class ClusterClient:
         return dict(self.request("POST", path, query=[("fieldManager", FIELD_MANAGER)], body=dict(body)))
 
 
-def kube_contexts(kubeconfig: str) -> list[dict[str, Any]]:
-    """Return the contexts of a kubeconfig, by default the user's."""
-    return list(list_kube_config_contexts(kubeconfig or os.environ.get("KUBECONFIG") or None)[0])
-
-
 def pod_namespace() -> str:
     """Return the namespace of the pod in which this process runs, empty outside of a cluster."""
     try:

@@ -212,16 +212,10 @@ class KubeconfigWay(ServiceWay):
         name = None if email is None else resource_forms.secret_name_of(resource_forms.normal_address(email))
         return core("secrets", self._users_namespace, name)
 
-    def project(self, name: str) -> Document:
-        """Return one project, its fields as far as commands read them."""
-        resource = self.cluster.request("GET", resources("projects", self.namespace, name))
-        return {"name": name, "display_name": resource["spec"].get("displayName", "")}
-
-    def create_project(self, name: str, display_name: str) -> None:
+    def create_project(self, name: str) -> None:
         """Create a Project."""
         manifest = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "Project", "metadata": {"name": name}}
-        spec = {"displayName": display_name}
-        self.cluster.create(resources("projects", self.namespace), {**manifest, "spec": spec})
+        self.cluster.create(resources("projects", self.namespace), manifest)
 
     def delete_project(self, name: str) -> None:
         """Delete a Project."""
