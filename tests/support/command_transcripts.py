@@ -16,7 +16,7 @@ from hookwright_cli.command_line import app
 
 GOLDEN = Path(__file__).parents[1] / "cli" / "golden"
 _REPLACED = (
-    (r"\b(dlv|msg|rec)_[0-9A-Z]{26}\b", r"\1_ID"),
+    (r"\b(dlv|msg|rec|test)_[0-9A-Z]{26}\b", r"\1_ID"),
     (r"\bwh-[a-z0-9]{12}\b", "wh-ID"),
     (r"\buser-[0-9a-f]{20}\b", "user-ID"),
     (r"hw_[a-z0-9]{12}_[0-9A-Za-z]{49}", "KEY"),

@@ -56,9 +56,10 @@ def list_deliveries(
                 invocation.way.call_endpoint("GET", endpoint, "deliveries", params={"limit": "1"})
             raise
 
+    columns = [column for column in DELIVERIES if column.title != "ENDPOINT" or not endpoint]
     if watch:
-        invocation.screen.watch(read, DELIVERIES)
-    invocation.screen.rows(read(), DELIVERIES, none=invocation.none_of("such deliveries"))
+        invocation.screen.watch(read, columns)
+    invocation.screen.rows(read(), columns, none=invocation.none_of("such deliveries"))
 
 
 def _times(since: str, until: str) -> dict[str, str]:
@@ -79,6 +80,8 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
     reason = f" ({document['reason']})" if document.get("reason") else ""
     pairs = [
         ("Delivery", str(document["id"])),
+        ("Message", shown(document.get("message_id"))),
+        ("Recipient", shown(document.get("recipient"))),
         ("Event", str(document["event_id"])),
         ("Type", str(document["type"])),
         ("Endpoint", str(document.get("webhook", "-"))),

@@ -112,8 +112,8 @@ ENDPOINTS = (
     ),
 )
 DELIVERIES = columns(
-    "DELIVERY:id STATE:status TYPE +ENDPOINT:webhook +EVENT:event_id ATTEMPTS RESULT +MS +NEXT:next_attempt_at:age "
-    "AGE:accepted_at:age",
+    "DELIVERY:id MESSAGE:message_id RECIPIENT:recipient STATE:status RESULT +MS +NEXT:next_attempt_at:age TYPE "
+    "ENDPOINT:webhook +EVENT:event_id +ATTEMPTS AGE:accepted_at:age",
     TYPE=_type,
     ATTEMPTS=lambda document: str(max([entry["number"] for entry in document.get("attempts") or ()], default=0)),
     RESULT=_result,

@@ -106,6 +106,13 @@ class DeliveryAnswer(Answer):
 
     id: str = Field(examples=["dlv_01JK3V9Q4D1X7N0T5C8B2M6EYA"])
     event_id: str = Field(examples=[_EVENT_ID])
+    message_id: str = Field(description="The `messageId` of the event.", examples=["m-42"])
+    recipient: str | None = Field(
+        None,
+        description="The `recipient` of the event, or its `to`. Absent if neither is a text in the first 2 KiB, or if "
+        "the project's log has no payloads.",
+        examples=["ada@example.com"],
+    )
     webhook: str = Field(description="The id of the webhook.", examples=[ID_EXAMPLE])
     type: str = Field(examples=["delivered"])
     status: State

@@ -287,6 +287,8 @@ class DeliveryRecord:
 
     Attributes:
         state: of a test, the result of its attempt.
+        message_id: the producer's messageId.
+        recipient: of the payload; None if it names none near its begin.
     """
 
     id: str
@@ -297,6 +299,8 @@ class DeliveryRecord:
     reason: str
     accepted_ms: int
     due_ms: int
+    message_id: str
+    recipient: str | None
     attempts: tuple[Attempt, ...] = field(default=())
 
     @property

@@ -14,6 +14,7 @@ from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, NewDelivery, NewEvent, Settlement, State
 
 LOG = "/webhookendpoints/orders/deliveries"
+BODY = b'{"type":"delivered","messageId":"m-42","to":"ada@example.com"}'
 
 
 def id_of(number: int) -> str:
@@ -48,7 +49,7 @@ async def deliver(intake: Intake, number: int, state: State = State.FAILED, *, e
     """Write a delivery into the store, with one attempt unless it was discarded, and return its id."""
     store, now = intake.engine.store, intake.clock()
     delivery = NewDelivery(id_of(number), endpoint, claimed=True)
-    event = NewEvent(f"msg_{number:026}", "acme", "billing", None, "delivered", b"{}", (delivery,))
+    event = NewEvent(f"msg_{number:026}", "acme", "billing", None, "delivered", BODY, (delivery,))
     await store.accept([event])
     if state is State.DISCARDED:
         await store.discard(endpoint, "endpoint deleted")
@@ -200,6 +201,8 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
     assert document == {
         "id": delivery,
         "event_id": f"msg_{1:026}",
+        "message_id": "m-42",
+        "recipient": "ada@example.com",
         "webhook": "orders",
         "type": "delivered",
         "status": "failed",
@@ -219,7 +222,7 @@ async def test_the_log_tells_a_delivery_with_its_attempts(intake: Intake) -> Non
                 "response_headers": None,
             }
         ],
-        "request": {"method": "POST", "url": intake.orders.url, "body": "{}"},
+        "request": {"method": "POST", "url": intake.orders.url, "body": BODY.decode()},
     }
     document = (await intake.client.get(f"{LOG}/{pending}")).json()
     assert document["next_attempt_at"] == "2026-01-01T00:00:30.123Z"

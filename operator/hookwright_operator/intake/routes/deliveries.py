@@ -100,7 +100,7 @@ async def _detailed(intake: IntakeContext, record: DeliveryRecord, endpoint: End
     pairs = zip(record.attempts, requests, strict=True)
     way: dict[str, Any] = {"method": None, "url": None} if endpoint.pulled else {"method": "POST", "url": endpoint.url}
     return DetailedDelivery(
-        **_fields(record, endpoint.name),
+        **_fields(record, endpoint.name, omits_payloads=omits),
         request=SentRequestAnswer(**way, **body_fields(event.body, omits_payloads=omits)),
         attempts=[_detailed_attempt(*pair, omits_payloads=omits) for pair in pairs],
     )
@@ -150,13 +150,14 @@ def check_cursor(cursor: str | None) -> None:
 def delivery_answer(record: DeliveryRecord, webhook: str, *, omits_payloads: bool) -> DeliveryAnswer:
     """Return a delivery to the endpoint of a name in the form of the log."""
     attempts = [AttemptAnswer(**_attempt_fields(attempt, omits_payloads=omits_payloads)) for attempt in record.attempts]
-    return DeliveryAnswer(**_fields(record, webhook), attempts=attempts)
+    return DeliveryAnswer(**_fields(record, webhook, omits_payloads=omits_payloads), attempts=attempts)
 
 
-def _fields(record: DeliveryRecord, webhook: str) -> dict[str, Any]:
+def _fields(record: DeliveryRecord, webhook: str, *, omits_payloads: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "id": record.id,
         "event_id": record.event_id,
+        "message_id": record.message_id,
         "webhook": webhook,
         "type": record.event_type,
         "status": record.state.value,
@@ -165,6 +166,8 @@ def _fields(record: DeliveryRecord, webhook: str) -> dict[str, Any]:
     }
     if record.is_test:
         fields["test"] = True
+    if record.recipient is not None and not omits_payloads:
+        fields["recipient"] = record.recipient
     return {**fields, "next_attempt_at": timestamp(record.due_ms)} if record.state is State.PENDING else fields
 
 

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
     Integer,
+    LargeBinary,
     Row,
     Select,
     Subquery,
@@ -39,6 +40,10 @@ SHOWN_OF_ONE: Final = 100
 """Attempts that the record of a single delivery shows, the newest ones."""
 BYTES_OF_ONE: Final = 512 * 1024
 """Size of the attempts of a single delivery, as JSON. Older attempts that do not fit are not shown."""
+HEAD_BYTES: Final = 2048
+"""Bytes of an event's body that a row of the log reads; the type and the messageId come first, and always fit."""
+RECIPIENT_FIELDS: Final = ("recipient", "to")
+"""Fields of a payload that name the recipient; the first one counts that is a text."""
 _DELIVERIES_AT_ONCE: Final = 50
 """Deliveries whose attempts one statement reads."""
 
@@ -62,6 +67,7 @@ NEXT_DUE_OF = _next_due(BUSY.where(_of_uids).subquery("busy"))
 PENDING_OF = select(cast(pending, BigInteger)).where(_of_uids)
 SUMS_OF = SUMS.where(_of_uids)
 
+head = func.substr(events.c.body, 1, HEAD_BYTES, type_=LargeBinary)
 _records = select(
     deliveries.c.id,
     deliveries.c.event_id,
@@ -71,6 +77,7 @@ _records = select(
     deliveries.c.reason,
     events.c.accepted_ms,
     deliveries.c.due_ms,
+    head,
 ).join(events, events.c.id == deliveries.c.event_id)
 
 _ids = rows(id=Text)
@@ -242,9 +249,22 @@ def _size(attempt: Attempt) -> int:
 
 
 def _record(row: Row[*tuple[Any, ...]], attempts: Sequence[Attempt]) -> DeliveryRecord:
-    id_, event_id, event_type, uid, state, reason, accepted_ms, due_ms = row
+    id_, event_id, event_type, uid, state, reason, accepted_ms, due_ms, begin = row
     state = shown(State(state), reason, attempts)
-    return DeliveryRecord(id_, event_id, event_type, uid, state, reason, accepted_ms, due_ms, tuple(attempts))
+    ids = ids_in(begin)
+    return DeliveryRecord(id_, event_id, event_type, uid, state, reason, accepted_ms, due_ms, *ids, tuple(attempts))
+
+
+def ids_in(begin: bytes) -> tuple[str, str | None]:
+    """Return the messageId and the recipient in the first `HEAD_BYTES` of a body; None if they have no recipient."""
+    try:
+        fields = from_json(begin, allow_partial=True)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        return "", None
+    recipients = (fields.get(name) for name in RECIPIENT_FIELDS)
+    return fields.get("messageId", ""), next((text for text in recipients if isinstance(text, str)), None)
 
 
 def shown(state: State, reason: str, attempts: Sequence[Attempt]) -> State:
