@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from hookwright_crds.documents.delivery_bodies import (
     DeliveriesAnswer,
     DeliveryConditions,
+    DeliverySearch,
     DetailedDelivery,
     EventAnswer,
     LogQuery,
@@ -186,6 +187,15 @@ OPERATIONS: Final = (
         All conditions apply together. A session searches its whole organization, or the project in `?project=`.
         """,
         query=DeliveryConditions,
+    ),
+    ApiOperation(
+        "findDeliveries", "POST", "/v1/deliveries/search", READ, _LOG, DeliveriesAnswer,
+        """Search the deliveries also by their recipient. It only reads, and has a body so that no log has a recipient.
+
+        No index has recipients. One page examines up to 10,000 deliveries, the newest first, and skips projects whose
+        log has no payloads. `examined_since` tells how far it came, and `next` continues.
+        """,
+        body=DeliverySearch,
     ),
     ApiOperation(
         "getDelivery", "GET", "/v1/deliveries/{id}", READ, _LOG, DetailedDelivery,

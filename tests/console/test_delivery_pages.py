@@ -1,5 +1,7 @@
 """The delivery log, one delivery, replays, charts and the check of signatures, used as support people use them."""
 
+import re
+
 import pytest
 from playwright.sync_api import Browser, expect
 from support.console_browser import ATTACK, Shop
@@ -21,6 +23,8 @@ def test_a_failed_delivery_is_found_understood_and_sent_again(shop: Shop) -> Non
     page.get_by_label("Message id").fill("m-42")
     person.press("Show")
     expect(page.locator(".log tbody tr")).to_have_count(1)
+    expect(page.locator(".log tbody tr")).to_contain_text("ada@example.com")
+    assert page.url.endswith("/deliveries?status=failed&message_id=m-42")
     page.locator(".log tbody th a").click()
     expect(page.locator("#delivery")).to_contain_text("no database")
     expect(page.locator("#request-body")).to_contain_text('"messageId":"m-42"')
@@ -59,6 +63,65 @@ def test_the_reason_of_a_failing_endpoint_leads_to_its_latest_failed_delivery(sh
     eventually(shown, "the reason and the failed attempts")
     person.follow("The latest failed delivery")
     expect(page.locator("#delivery")).to_contain_text("no database")
+
+
+def test_rows_are_sent_again_alone_and_marked_with_an_audit_line_each(shop: Shop) -> None:
+    """The log with its filters is shown again; a refused delivery does not stop the others."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status = 500
+    shop.send("m-1", "m-2", "m-3")
+    shop.wait("failed", 3)
+    shop.receiver.status = 200
+    person.open(f"/projects/{shop.project}/deliveries?type=delivered")
+    expect(page).to_have_title(re.compile("^Deliveries · Shop"))
+    person.press("Send the marked ones again")
+    page.get_by_text("Mark 1 to 50 deliveries.").wait_for()
+    page.get_by_role("button", name="Send again m-1").click()
+    page.get_by_text("Sent again.").wait_for()
+    assert page.url.endswith("/deliveries?type=delivered&notice=deliveries-again")
+    shop.wait("delivered", 1)
+    page.get_by_label("Mark all").check()
+    unknown = page.get_by_label("Mark m-1")
+    unknown.evaluate("box => box.value = 'dlv_unknown'")
+    person.press("Send the marked ones again")
+    page.get_by_text("2 of 3 deliveries are sent again: the delivery does not exist.").wait_for()
+    shop.wait("delivered", 3)
+    lines = person.service.api.log.read_text().splitlines()
+    assert len([line for line in lines if "delivery.retry" in line and shop.project in line]) == 3
+
+
+def test_a_recipient_is_found_in_all_projects_and_the_message_sent_again(shop: Shop) -> None:
+    """Also endpoints and keys are found; no recipient is in an address or a log, and a whole key is not shown again."""
+    person, page = shop.person, shop.person.page
+    shop.receiver.status = 500
+    shop.send("m-1")
+    shop.wait("failed", 1)
+    shop.receiver.status = 200
+    person.open("/account")
+
+    def search(text: str) -> None:
+        page.get_by_label("Search all projects").fill(text)
+        page.get_by_label("Search all projects").press("Enter")
+        page.get_by_role("heading", name="Search", exact=True).wait_for()
+
+    search("Ada@Example.com")
+    page.locator(".log tbody tr", has_text=shop.project).get_by_role("button").click()
+    page.get_by_text("Sent again.").wait_for()
+    assert page.url.endswith("/console/search/again")
+    expect(page.get_by_label("Search all projects")).to_have_value("Ada@Example.com")
+    shop.wait("delivered", 1)
+    search("m-1")
+    expect(page.locator(".log tbody tr", has_text=shop.project)).to_have_count(1)
+    search(f"/{shop.project.upper()}")
+    expect(page.locator(".found a")).to_have_attribute("href", f"/console{shop.path}")
+    [key] = shop.key.values()
+    search(key)
+    expect(page.locator(".found a")).to_have_attribute("href", f"/console/projects/{shop.project}/keys")
+    assert key not in page.content()
+    search("nobody@example.com")
+    page.get_by_role("heading", name="Nothing was found").wait_for()
+    for log in (person.service.api.log, person.service.operator.log):
+        assert "ada@example.com" not in log.read_text().lower()
 
 
 @pytest.mark.slow
@@ -151,6 +214,8 @@ def test_charts_have_a_table_and_three_windows(shop: Shop) -> None:
     eventually(counted, "the statistics count the deliveries")
     person.open(shop.path)
     expect(page.locator("#charts")).to_contain_text("2 delivered")
+    # The fragment has a title of its own.
+    assert page.title().startswith("Overview · ")
     assert page.locator("#charts .good-bar").count() >= 1
     page.get_by_text("Numbers as a table").click()
     expect(page.locator(".chart-table tbody tr").first).to_be_visible()
@@ -207,7 +272,13 @@ def test_a_viewer_reads_all_and_sends_nothing_again(shop: Shop) -> None:
     page.context.clear_cookies()
     person.open("/")
     person.log_in(email)
-    person.open(f"{shop.path}/deliveries")
+    for path, tabs in (
+        (f"/projects/{shop.project}/deliveries", ["Endpoints", "Deliveries", "API keys"]),
+        (f"{shop.path}/deliveries", ["Overview", "Deliveries", "Replays", "Verify", "Configuration"]),
+    ):
+        person.open(path)
+        assert page.locator(".tabs a").all_inner_texts() == tabs
+        assert page.locator("[type=checkbox]").count() == 0
     page.locator(".log tbody th a").click()
     page.locator("#request-body").wait_for()
     assert page.get_by_role("button", name="Send again").count() == 0

@@ -95,7 +95,7 @@ class Shop:
         """Send an event for each message id."""
         client = self.person.service.organization.client
         for message in messages:
-            event = {"type": "delivered", "messageId": message, "note": note}
+            event = {"type": "delivered", "messageId": message, "recipient": "ada@example.com", "note": note}
             answer = client.post("/v1/events", json=event, headers=self.key)
             assert answer.json()["deliveries"] == 1, answer.text
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Final, Self
-from urllib.parse import urlencode
 
 from hookwright_runtime.problems import FieldFault, invalid
 
@@ -41,9 +40,10 @@ class DeliveryFilters(dict[str, str]):
         """Whether there is more than the state, for which the log of an endpoint has an index."""
         return any(value for name, value in self.items() if name != "status")
 
-    def query(self, **more: str) -> str:
-        """Return the query of a page with the same filters."""
-        return urlencode({name: value for name, value in {**self, **more}.items() if value})
+    @property
+    def are_set(self) -> bool:
+        """Whether there is a filter."""
+        return any(self.values())
 
     def conditions(self, now: datetime) -> dict[str, str]:
         """Return the conditions of ``GET /v1/deliveries``.

@@ -1,7 +1,8 @@
 """Pure: the paths of the console, and the tabs of a project and of an endpoint."""
 
+from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 HOME: Final = "/console/"
 PROJECT_TABS: Final = {
@@ -30,6 +31,12 @@ def console_path(*parts: str) -> str:
 def endpoint_path(project: str, endpoint: str, *parts: str) -> str:
     """Return a path of an endpoint's pages."""
     return console_path("projects", project, "endpoints", endpoint, *parts)
+
+
+def address(path: str, values: Mapping[str, str] | None = None, **more: str) -> str:
+    """Return a path with the values of a query; empty values are left out."""
+    query = urlencode({name: value for name, value in {**(values or {}), **more}.items() if value})
+    return f"{path}?{query}" if query else path
 
 
 def own_path(path: str) -> str:

@@ -17,7 +17,7 @@ from hookwright_api.console.form_fields import MEDIA, Form
 from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.session_cookie import caller_in
 from hookwright_api.console.templating import HEADERS
-from hookwright_api.console.visit import TOKEN_FIELD, Operation, Visit, form_token_of
+from hookwright_api.console.visit import PAGES, TOKEN_FIELD, Operation, Visit, form_token_of
 from hookwright_api.http.request_checks import BODY_LIMIT, admit, holder_of, permission_of
 from hookwright_api.services import services_of
 from hookwright_crds.permissions import ANY_USER, Permission
@@ -152,7 +152,12 @@ def page(
     path: str, *, uses: tuple[Operation, ...] = (), permission: Permission | None = None
 ) -> Callable[[Handler], Handler]:
     """Add a page; see the docstring of the package."""
+    PAGES[path] = _least(uses, permission)
     return action(path, uses=uses, permission=permission, method="GET")
+
+
+def _least(uses: tuple[Operation, ...], permission: Permission | None) -> Permission:
+    return permission or (permission_of(uses[0]) if uses else ANY_USER)
 
 
 def action(
@@ -164,7 +169,7 @@ def action(
     method: str = "POST",
 ) -> Callable[[Handler], Handler]:
     """Add an action that a form begins; its permission is that of its first operation."""
-    least_permission = permission or (permission_of(uses[0]) if uses else ANY_USER)
+    least_permission = _least(uses, permission)
 
     def add(handler: Handler) -> Handler:
         ROUTES.append(ConsoleRoute(HOME.rstrip("/") + path, method, least_permission, uses, handler, again))

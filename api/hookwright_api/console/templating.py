@@ -7,7 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from hookwright_api.console import words
-from hookwright_api.console.navigation import ENDPOINT_TABS, HOME, PROJECT_TABS, console_path, endpoint_path
+from hookwright_api.console.navigation import ENDPOINT_TABS, HOME, PROJECT_TABS, address, console_path, endpoint_path
 from hookwright_api.console.static_files import URL_BY_NAME
 from hookwright_crds.permissions import ADMINISTER, EDIT, MANAGE
 
@@ -19,6 +19,7 @@ NOTICES: Final = {
     "endpoint-resumed": "Deliveries to the endpoint are resumed.",
     "endpoint-deleted": "The endpoint is deleted, and its pending deliveries are discarded.",
     "delivery-again": "The delivery is sent again, with a new schedule of retries.",
+    "deliveries-again": "Sent again. Pending deliveries are tried now; ended ones have a new schedule of retries.",
     "delivery-tried": "The delivery is tried now.",
     "replay-begun": "The replay is running. You can leave this page.",
     "replay-cancelled": "The replay is cancelled. Deliveries that it has made pending are still sent.",
@@ -55,6 +56,7 @@ _ENVIRONMENT.globals.update(
     static=URL_BY_NAME.__getitem__,
     path=console_path,
     endpoint_path=endpoint_path,
+    address=address,
     home=HOME,
     project_tabs=PROJECT_TABS,
     endpoint_tabs=ENDPOINT_TABS,

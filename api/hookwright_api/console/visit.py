@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from secrets import token_hex
@@ -31,6 +31,8 @@ Operation = Callable[..., Any]
 """The function of a route of ``/v1``."""
 T = TypeVar("T")
 
+PAGES: Final[dict[str, Permission]] = {}
+"""The permission of each page by its path after ``/console``, with parameters in braces; `page` adds it."""
 TOKEN_FIELD: Final = "form_token"  # noqa: S105 - the name of a field
 _VISIT: Final = "hookwright.console.visit"
 _PURPOSE: Final = b"hookwright console form"
@@ -112,6 +114,11 @@ class Visit:
         user = self.caller.user if self.caller else None
         return bool(user and permission.role and user.role.includes(permission.role))
 
+    def open_tabs(self, path: str, tabs: Mapping[str, str]) -> dict[str, str]:
+        """Return the tabs whose pages the user may open; the first tab is at the path itself, as in `PAGES`."""
+        first = next(iter(tabs))
+        return {name: title for name, title in tabs.items() if self.may(PAGES[path + f"/{name}" * (name != first)])}
+
     def form_token(self) -> Markup:
         """Return the hidden field by which a form shows that it belongs to the session."""
         token = form_token_of(self.token) if self.token else ""
@@ -188,6 +195,7 @@ class Visit:
         basics = {
             "user": self.caller.user if self.caller else None,
             "may": self.may,
+            "open_tabs": self.open_tabs,
             "form_token": self.form_token,
             "notice": NOTICES.get(self.query.get("notice", ""), ""),
         }

@@ -263,6 +263,7 @@ router: Final = _router()
 
 begin_replay, cancel_replay, list_replays = (FUNCTIONS[name] for name in ("beginReplay", "cancelReplay", "listReplays"))
 list_deliveries, search_deliveries = FUNCTIONS["listDeliveries"], FUNCTIONS["searchDeliveries"]
+find_deliveries = FUNCTIONS["findDeliveries"]
 get_delivery, retry_delivery = FUNCTIONS["getDelivery"], FUNCTIONS["retryDelivery"]
 get_webhook_statistics, get_project_statistics = FUNCTIONS["getWebhookStatistics"], FUNCTIONS["getProjectStatistics"]
 test_webhook = FUNCTIONS["testWebhook"]

@@ -1,6 +1,6 @@
 """Pure: the bodies of the delivery log."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -68,6 +68,15 @@ class DeliveryConditions(Request):
     def _ordered(self) -> Self:
         check_order(self.since, self.until)
         return self
+
+
+class DeliverySearch(DeliveryConditions):
+    """The conditions of a search with a recipient, which is personal and so is in no address."""
+
+    most_values: ClassVar[int] = 20
+    recipient: Name | None = Field(
+        None, description="The `recipient` of the event, or its `to`, in any case.", examples=["ada@example.com"]
+    )
 
 
 class AttemptAnswer(Answer):
@@ -154,6 +163,11 @@ class DeliveriesAnswer(Answer):
     data: list[DeliveryAnswer]
     next: str | None = Field(
         description="The cursor of the next page, also after a short or empty page; null on the last one."
+    )
+    examined_since: str | None = Field(
+        None,
+        description="Of a search with a next page: no delivery of this time or later is on a later page.",
+        examples=[TIME_EXAMPLE],
     )
 
 

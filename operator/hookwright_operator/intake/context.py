@@ -81,14 +81,14 @@ class IntakeContext:
             raise not_found(f'WebhookEndpoint "{name}" in namespace "{namespace}"')
         return endpoint, caller
 
-    async def body(self, request: Request, endpoint: Endpoint, limit: int) -> bytes:
-        """Return the body of a request, of a bounded size."""
-        holder = f'namespace "{endpoint.namespace}"'
+    async def body(self, request: Request, limit: int) -> bytes:
+        """Return the body of a request to the namespace of its path, of a bounded size."""
+        holder = f'namespace "{request.path_params["namespace"]}"'
         return await self.bodies.read(request.receive, headers_of(request.scope), holder, limit=limit)
 
-    async def document(self, request: Request, endpoint: Endpoint, model: type[D], limit: int) -> D:
+    async def document(self, request: Request, model: type[D], limit: int) -> D:
         """Return the document in the body of a request, of a bounded size."""
-        return body_of(model, await self.body(request, endpoint, limit))
+        return body_of(model, await self.body(request, limit))
 
     def audit(
         self,

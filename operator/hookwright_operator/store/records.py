@@ -386,6 +386,7 @@ class Search:
         event_type: the event type.
         state: the state of the delivery.
         status_code: the status of the latest attempt; 0 if that attempt had no HTTP response.
+        recipient: that of the payload, in any case.
         since_ms: only deliveries that were written at this time or later, by their ids.
         until_ms: only deliveries that were written at this time or earlier, by their ids.
     """
@@ -397,5 +398,6 @@ class Search:
     event_type: str | None = None
     state: State | None = None
     status_code: int | None = None
+    recipient: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None

@@ -248,6 +248,7 @@ ROUTES: Final = [
     Route("POST", "/v1/deliveries/{}/retry", own(202, also=MANAGERS), target=World.delivery, once=True),
     # Every caller may search: a test below compares what each finds.
     Route("GET", "/v1/deliveries", cells(200, 200, 404, 200, 200, also=READERS), scoped=True),
+    Route("POST", "/v1/deliveries/search", cells(200, 200, 404, 200, 200, also=READERS), {}, scoped=True),
     Route("GET", "/v1/events/{}", own(200, also=READERS), target=World.event),
     # The catalogue is the same for every caller.
     Route("GET", "/v1/event-types", cells(200, 200, 200, 200, 200, also=READERS)),
@@ -331,7 +332,7 @@ def test_a_key_sees_and_makes_webhooks_of_its_own_project_only(world: World, cli
 
 def test_equal_message_ids_of_two_organizations_and_two_projects_stay_apart(world: World, client: httpx.Client) -> None:
     """A search finds the event of the caller's own project or organization, and no id of another one."""
-    event = {"id": "shared-id", "type": "delivered", "messageId": "shared-message"}
+    event = {"id": "shared-id", "type": "delivered", "messageId": "shared-message", "recipient": "shared"}
     for name in ("key of this project", "key of another project", "key of another organization"):
         headers = dict(world.credentials[name])
         world.acme.webhook(headers, f"{world.receiver.url}/shared")
@@ -340,8 +341,10 @@ def test_equal_message_ids_of_two_organizations_and_two_projects_stay_apart(worl
     strangers = {"key of another project": {"shipping"}, "key of another organization": {"rivalry"}}
     for name, projects in {**own, **strangers, "session of another organization": {"rivalry"}}.items():
         headers = dict(world.credentials[name])
-        for query in ("message_id=shared-message", "event_id=shared-id", "type=delivered"):
-            rows = client.get(f"/v1/deliveries?{query}&limit=250", headers=headers).json()["data"]
+        queries = ("message_id=shared-message", "event_id=shared-id", "type=delivered")
+        answers = [client.get(f"/v1/deliveries?{query}&limit=250", headers=headers) for query in queries]
+        answers.append(client.post("/v1/deliveries/search", json={"recipient": "shared"}, headers=headers))
+        for rows in [answer.json()["data"] for answer in answers]:
             events = {row["event_id"] for row in rows}
             document = [client.get(f"/v1/events/{event_id}", headers=headers).json() for event_id in events]
             assert {row["project"] for row in document} == projects

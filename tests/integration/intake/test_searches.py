@@ -7,6 +7,7 @@ from support.intake import ORDERS, Intake, Tokens, refused
 from support.polling import PATIENCE
 
 from hookwright_operator.ids import delivery_id, message_id
+from hookwright_operator.registry import ProjectSettings
 from hookwright_operator.store.records import Attempt, NewDelivery, NewEvent, Settlement, State
 
 RIVAL = "uid-rival"
@@ -17,7 +18,7 @@ async def accept(
 ) -> NewEvent:
     """Write an event with failed deliveries into the store."""
     deliveries = tuple(NewDelivery(delivery_id(), uid, claimed=True) for uid in uids)
-    body = f'{{"type":"delivered","messageId":"{message}","n":1.10}}'.encode()
+    body = f'{{"type":"delivered","messageId":"{message}","n":1.10,"recipient":"ada@example.com"}}'.encode()
     ids = (message_id(), namespace, project, name)
     new = NewEvent(*ids, "delivered", body, deliveries, message_id=message, project_uid=project)
     await intake.engine.store.accept([new])
@@ -64,10 +65,22 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
         assert answer.status_code == 200
         return [row["event_id"] for row in answer.json()["data"]]
 
+    async def to(recipient: str, **query: str) -> list[str]:
+        answer = await intake.client.post("/deliveries/search", params=query, json={"recipient": recipient})
+        assert (answer.status_code, answer.json()["next"]) == (200, None)
+        return [row["event_id"] for row in answer.json()["data"]]
+
     for query in ({"message_id": "m-1"}, {"event_id": "evt-1"}, {"status": "failed"}, {}):
         assert await found(**query) == [shipping.id, ours.id]
         assert await found(**query, project="billing") == [ours.id]
         assert await found(**query, project="rivalry") == []
+    for project in ("billing", "shipping"):
+        intake.registry.put_project(tokens.namespace, project, ProjectSettings())
+    assert await to("ada@example.com") == [shipping.id, ours.id]
+    assert await to("ada@example.com", project="billing") == [ours.id]
+    assert await to("bob@example.com") == await to("ada@example.com", project="rivalry") == []
+    intake.registry.put_project(tokens.namespace, "shipping", ProjectSettings(omits_payloads=True))
+    assert await to("ada@example.com") == [ours.id]
     assert await found(event_id=theirs.id) == []
     assert await found(event_id=ours.id, project="shipping") == []
     refused(await intake.client.get(f"/events/{theirs.id}"), 404)

@@ -89,6 +89,30 @@ async def test_a_search_checks_a_limited_number_of_deliveries(store: Store, monk
     assert await found(store, replace(ALL, event_type="rare"), limit=2) == ids([rare])
 
 
+@pytest.mark.both_engines
+async def test_a_recipient_is_found_in_any_case_on_a_later_page(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of the two fields counts that is a text near the begin of the body; a page reads a limited number."""
+    monkeypatch.setattr(search_sql, "CHECKED_AT_ONCE", 3)
+    monkeypatch.setattr(search_sql, "WALKED_ROWS", 6)
+    bodies = [
+        b'{"type":"delivered","messageId":"m","recipient":"Ada@example.com","to":"bob@example.com"}',
+        b'{"type":"delivered","messageId":"m","recipient":7,"to":"ada@EXAMPLE.com"}',
+        b'{"type":"delivered","messageId":"m","note":"%b","to":"ada@example.com"}' % (b"x" * 2048),
+        b'{"type":"delivered","messageId":"m","data":{"to":"ada@example.com"}}',
+    ]
+    expected = [event("orders", body=body) for body in bodies]
+    await store.accept(expected)
+    await store.accept([event("orders") for _ in range(10)])
+    wanted = replace(ALL, recipient="ADA@example.com")
+
+    page, cursor = await store.read_log(search_sql.page, wanted, limit=2)
+
+    assert page == []
+    assert cursor is not None
+    assert await found(store, wanted, limit=2) == ids(expected[:2])[::-1]
+    assert await found(store, replace(wanted, recipient="bob@example.com"), limit=2) == []
+
+
 async def test_an_event_is_shown_with_its_deliveries_to_some_endpoints(store: Store) -> None:
     """The body is exact, and an unknown id has no event."""
     new = named("m", "orders", "audit", "spy")._replace(body=b'{"n": 1.10}')

@@ -18,6 +18,7 @@ from hookwright_api.console.routes import (  # noqa: F401 - each adds its routes
     keys,
     projects,
     replays,
+    search,
     sessions,
     test_events,
     verification,

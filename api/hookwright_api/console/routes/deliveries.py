@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from hookwright_api.console.delivery_filters import PERIOD_TITLES, DeliveryFilters
+from hookwright_api.console.navigation import address
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit
 from hookwright_api.console.words import DELIVERY_STATES, PENDING_TITLE, has_failed
@@ -17,10 +18,11 @@ from hookwright_runtime.problems import ProblemError, not_found
 
 _PROJECT: Final = "/projects/{project}/deliveries"
 _ENDPOINT: Final = "/projects/{project}/endpoints/{endpoint}/deliveries"
-_PAGE: Final = 50
+PAGE: Final = 50
+"""Deliveries on a page."""
 _SOON: Final = timedelta(minutes=1)
 """Until the next attempt, if the page of a pending delivery loads itself again."""
-ABSENT: Final[Mapping[str, Any]] = {
+_ABSENT: Final[Mapping[str, Any]] = {
     name: None for model in (DetailedDelivery, DetailedAttempt, SentRequestAnswer) for name in model.model_fields
 }
 """The fields of a delivery, an attempt and a request; ``/v1`` omits some of them."""
@@ -42,8 +44,9 @@ async def show_project_log(visit: Visit) -> Response:
 
 async def _show_log(visit: Visit, template: str, endpoint: str | None) -> Response:
     filters, cursor = DeliveryFilters.of(visit.query), visit.query.get("cursor", "")
+    log_path = f"{visit.here}/deliveries"
     listing: Document = {"data": [], "next": None}
-    problem = None
+    problem = visit.problem
     try:
         listing = await _read(visit, endpoint, filters, cursor)
     except ProblemError as refusal:
@@ -54,38 +57,38 @@ async def _show_log(visit: Visit, template: str, endpoint: str | None) -> Respon
         problem = refusal
     return visit.render(
         template,
-        422 if problem is not None and problem.errors else 200,
-        log_path=f"{visit.here}/deliveries",
+        422 if problem is not None and problem.errors else 0,
+        log_path=log_path,
+        again_path=address(f"{log_path}/again", filters, cursor=cursor),
         filters=filters,
-        deliveries=[{**ABSENT, **delivery} for delivery in listing["data"]],
+        deliveries=rows_of(visit, listing["data"], visit.project.identity.name),
+        with_endpoints=endpoint is None,
         following=listing["next"],
         cursor=cursor,
         problem=problem,
         states={name: word.title for name, word in DELIVERY_STATES.items()} | {"pending": PENDING_TITLE},
         event_types=EVENT_TYPES,
         periods=PERIOD_TITLES,
-        **receivers_of(visit, listing["data"], with_urls=endpoint is None),
     )
 
 
-def receivers_of(visit: Visit, deliveries: Iterable[Mapping[str, Any]], *, with_urls: bool) -> Document:
-    """Return the endpoints of deliveries: their URLs by name if wanted, and the names of those that consumers pull."""
-    names = {delivery["webhook"] for delivery in deliveries}
-    endpoints = {name: visit.services.view.endpoints.get(visit.organization, name) for name in names}
-    records = {name: record for name, record in endpoints.items() if record is not None}
-    return {
-        "urls": {name: record.target for name, record in records.items()} if with_urls else None,
-        "pulled_names": {name for name, record in records.items() if record.endpoint.spec.pull},
-    }
+def rows_of(visit: Visit, deliveries: Iterable[Document], project: str = "") -> list[Document]:
+    """Return deliveries with their endpoints, None for one that the view lacks, and the names of their projects."""
+    find = visit.services.view.endpoints.get
+    endpoints = [(delivery, find(visit.organization, delivery["webhook"])) for delivery in deliveries]
+    return [
+        {**_ABSENT, **delivery, "endpoint": record, "project": record.project if record else project}
+        for delivery, record in endpoints
+    ]
 
 
 async def _read(visit: Visit, endpoint: str | None, filters: DeliveryFilters, cursor: str = "") -> Document:
     listing: Document
     if endpoint is not None and not filters.needs_search:
         status = filters["status"] if filters["status"] in DELIVERY_STATES else None
-        listing = await visit.call_endpoint(list_deliveries, status=status, limit=_PAGE, cursor=cursor or None)
+        listing = await visit.call_endpoint(list_deliveries, status=status, limit=PAGE, cursor=cursor or None)
         return listing
-    scope = {"project": visit.project.identity.name, "webhook": endpoint, "limit": _PAGE, "cursor": cursor or None}
+    scope = {"project": visit.project.identity.name, "webhook": endpoint, "limit": PAGE, "cursor": cursor or None}
     listing = await visit.call(search_deliveries, **filters.conditions(visit.services.now()), **scope)
     return listing
 
@@ -128,9 +131,9 @@ async def delivery_of(visit: Visit, name: str) -> Document:
     delivery: Document = await visit.call(get_delivery, name, project=visit.project.identity.name)
     if delivery["webhook"] != visit.endpoint.identity.name:
         raise not_found("the delivery")
-    attempts = [{**ABSENT, **attempt} for attempt in delivery["attempts"]]
+    attempts = [{**_ABSENT, **attempt} for attempt in delivery["attempts"]]
     request = delivery.get("request")
-    return {**ABSENT, **delivery, "attempts": attempts, "request": {**ABSENT, **request} if request else None}
+    return {**_ABSENT, **delivery, "attempts": attempts, "request": {**_ABSENT, **request} if request else None}
 
 
 @action(_ENDPOINT + "/{delivery}/retry", uses=(retry_delivery, get_delivery))
@@ -140,3 +143,48 @@ async def send_again(visit: Visit) -> Response:
     await visit.call(retry_delivery, delivery["id"], project=visit.project.identity.name)
     notice = "delivery-tried" if delivery["status"] == "pending" else "delivery-again"
     return visit.see(f"{visit.here}/deliveries/{delivery['id']}", notice=notice)
+
+
+@action(_ENDPOINT + "/again", uses=(retry_delivery, list_deliveries, search_deliveries), again=show_endpoint_log)
+async def send_log_again(visit: Visit) -> Response:
+    """Send the marked deliveries of an endpoint's log again."""
+    return await _send_log_again(visit)
+
+
+@action(_PROJECT + "/again", uses=(retry_delivery, search_deliveries), again=show_project_log)
+async def send_project_log_again(visit: Visit) -> Response:
+    """Send the marked deliveries of a project's log again."""
+    return await _send_log_again(visit)
+
+
+async def _send_log_again(visit: Visit) -> Response:
+    await send_marked_again(visit, visit.project.identity.name)
+    filters, cursor = DeliveryFilters.of(visit.query), visit.query.get("cursor", "")
+    return visit.see(address(f"{visit.here}/deliveries", filters, cursor=cursor), notice="deliveries-again")
+
+
+async def send_marked_again(visit: Visit, project: str | None) -> None:
+    """Send the deliveries of a form again, each by a call of its own.
+
+    Args:
+        visit: its form has the delivery of a button in ``only``, or the marked ones in ``delivery``.
+        project: the project of the deliveries; None: that of each.
+
+    Raises:
+        ProblemError: the first refusal; the others are sent again, unless the operator does not answer.
+    """
+    ids = list(dict.fromkeys(visit.form.all("only") or visit.form.all("delivery")))
+    if not 0 < len(ids) <= PAGE:
+        raise ProblemError(422, f"mark 1 to {PAGE} deliveries")
+    refusals: list[ProblemError] = []
+    for number, delivery_id in enumerate(ids):
+        try:
+            await visit.call(retry_delivery, delivery_id, project=project)
+        except ProblemError as refusal:
+            refusals.append(refusal)
+            if refusal.status >= 500 or refusal.status == 429:
+                refusals += [refusal] * (len(ids) - number - 1)
+                break
+    if refusals:
+        sent = f"{len(ids) - len(refusals)} of {len(ids)} deliveries are sent again: " if len(ids) > 1 else ""
+        raise ProblemError(refusals[0].status, sent + refusals[0].detail, headers=refusals[0].headers)

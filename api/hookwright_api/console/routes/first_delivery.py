@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from hookwright_api.console.form_fields import validated
 from hookwright_api.console.page_route import action, page
-from hookwright_api.console.routes.deliveries import ABSENT, receivers_of
+from hookwright_api.console.routes.deliveries import rows_of
 from hookwright_api.console.routes.endpoints import endpoint_by_form
 from hookwright_api.console.visit import Visit, attempt
 from hookwright_api.console.webhook_form import FIELDS
@@ -34,9 +34,9 @@ async def steps_page(visit: Visit, *, since: str = "", key: dict[str, Any] | Non
     """
     project = visit.project.identity
     listing, unavailable = await attempt(visit.call(search_deliveries, project=project.name, since=since or None))
-    events = [{**ABSENT, **delivery} for delivery in (listing["data"] if listing else ()) if not delivery.get("test")]
+    rows = rows_of(visit, listing["data"] if listing else (), project.name)
+    events = [row for row in rows if not row["test"]]
     deliveries = [delivery for delivery in events if delivery["event_id"] == events[0]["event_id"]]
-    receivers = receivers_of(visit, deliveries, with_urls=True)
     types = expanded(name for record in visit.endpoints for name in record.endpoint.spec.events)
     return visit.render(
         "start.html",
@@ -53,12 +53,11 @@ async def steps_page(visit: Visit, *, since: str = "", key: dict[str, Any] | Non
         or any(
             delivery["status"] == "pending"
             and not delivery["attempts"]
-            and delivery["webhook"] not in receivers["pulled_names"]
+            and (delivery["endpoint"] is None or delivery["endpoint"].endpoint.spec.pull is None)
             for delivery in deliveries
         ),
-        cursor="",
-        following=None,
-        **receivers,
+        with_endpoints=True,
+        again_path="",
     )
 
 

@@ -64,7 +64,21 @@
     const choice = event.target.closest("select[data-example]");
     if (choice) fillExample(choice);
     if (event.target.type === "datetime-local") setOffset(event.target);
+    if (event.target.matches("[data-all]")) markAll(event.target);
   });
+  // A box for all boxes of its group.
+  const markAll = (box) => {
+    for (const other of box.closest("[data-boxes]").querySelectorAll("[type=checkbox]")) other.checked = box.checked;
+  };
+  // An empty field of a search does not lengthen the address.
+  document.addEventListener("formdata", (event) => {
+    if (event.target.method !== "get") return;
+    for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+  });
+  const focusOnFault = () => {
+    const wrong = document.querySelector("[aria-invalid]");
+    if (wrong) (wrong.matches("fieldset") ? wrong.querySelector("input") : wrong).focus();
+  };
   // The value of the field has no zone, so the form sends the browser's offset at that time with it.
   const setOffset = (field) => {
     const offset = document.querySelector(`[data-offset-of="${field.name}"]`);
@@ -94,9 +108,10 @@
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (document.hidden && polls(event.detail.elt)) event.preventDefault();
   });
-  // New rows must not end a selection; the next answer has them, too.
+  // New rows must not end a selection, nor take marks away; a later answer has them, too.
   document.addEventListener("htmx:beforeSwap", (event) => {
-    if (polls(event.detail.elt) && isSelecting(event.detail.target)) event.detail.shouldSwap = false;
+    const { elt, target } = event.detail;
+    if (polls(elt) && (isSelecting(target) || target.querySelector("input:checked"))) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:afterRequest", (event) => {
     const { elt, xhr } = event.detail;
@@ -104,5 +119,5 @@
   });
   document.addEventListener("htmx:afterSwap", (event) => prepare(event.detail.target.parentElement || document));
   document.addEventListener("htmx:load", (event) => prepare(event.target.parentElement || document));
-  document.addEventListener("DOMContentLoaded", () => { prepare(document); sayIfLive(true); });
+  document.addEventListener("DOMContentLoaded", () => { prepare(document); sayIfLive(true); focusOnFault(); });
 })();

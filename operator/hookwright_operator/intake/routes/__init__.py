@@ -28,6 +28,7 @@ _HANDLERS: Final[dict[str, Handler]] = {
     "getProjectStatistics": statistics.of_project,
     "listDeliveries": deliveries.page,
     "searchDeliveries": searches.search,
+    "findDeliveries": searches.find,
     "getDelivery": deliveries.show,
     "retryDelivery": deliveries.retry,
     "getEvent": searches.show_event,

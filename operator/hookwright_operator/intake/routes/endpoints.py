@@ -35,7 +35,7 @@ async def send_test(intake: IntakeContext, request: Request, right: Right) -> Te
             409,
             f'webhook "{endpoint.name}" has no url for a test; send an event, and take its message',
         )
-    body = await intake.body(request, endpoint, EVENTS_BODY_LIMIT)
+    body = await intake.body(request, EVENTS_BODY_LIMIT)
     with await intake.parsing.acquire(f'namespace "{endpoint.namespace}"', parsing_weight(body)):
         event = parse_test(body, trial_id())
     outcome, delivery_id = await intake.services.endpoint_tester.test(endpoint, event)

@@ -111,7 +111,7 @@ async def _settle(
     intake: IntakeContext, request: Request, right: Right, model: type[AckRequest | NackRequest]
 ) -> MessageResultsAnswer:
     endpoint, caller = await intake.endpoint(request, right)
-    body = await intake.document(request, endpoint, model, _BODY_LIMIT)
+    body = await intake.document(request, model, _BODY_LIMIT)
     refusal = Nack(body.reason or NO_REASON, _milliseconds(body.delay)) if isinstance(body, NackRequest) else None
     leases = {message_id: lease_of(message_id) for message_id in body.ids}
     lease_ids = list(dict.fromkeys(lease for lease in leases.values() if lease is not None))

@@ -37,7 +37,7 @@ async def begin(intake: IntakeContext, request: Request, right: Right) -> BegunR
     endpoint, caller = await intake.endpoint(request, right)
     check_not_expired(endpoint)
     now_ms = intake.services.replays.clock_ms()
-    body = await intake.document(request, endpoint, ReplayRequest, MAX_BODY_BYTES)
+    body = await intake.document(request, ReplayRequest, MAX_BODY_BYTES)
     selection = _wanted(intake, body, endpoint, now_ms)
     with await intake.reads.acquire(endpoint.namespace):
         if body.dry_run:

@@ -11,10 +11,12 @@ from hookwright_crds.documents.delivery_bodies import (
     DeliveriesAnswer,
     DeliveryAnswer,
     DeliveryConditions,
+    DeliverySearch,
     EventAnswer,
 )
 from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import time_of, timestamp
+from hookwright_operator.ids import epoch_ms_of
 from hookwright_operator.intake.context import IntakeContext
 from hookwright_operator.intake.routes.deliveries import body_fields, check_cursor, delivery_answer
 from hookwright_operator.registry import DEFAULT_SETTINGS, Endpoint
@@ -24,25 +26,40 @@ from hookwright_runtime.held_answers import HeldAnswer
 from hookwright_runtime.problems import FieldFault, invalid, not_found
 from hookwright_runtime.validation import query_of
 
+MAX_BODY_BYTES: Final = 8192
 LIMIT: Final = 100
 """Deliveries that the answer about an event lists."""
 _EVENT: Final = re.compile(r"msg_[0-9A-Za-z]{1,64}")
 
 
 async def search(intake: IntakeContext, request: Request, right: Right) -> HeldAnswer:
-    """Return the deliveries that meet all conditions of the query, the newest first.
-
-    The namespace's turn ends when the answer is sent.
-    """
+    """Return the deliveries that meet all conditions of the query, the newest first."""
     namespace, endpoints = await _permitted(intake, request, right)
     parameters = {name: value for name, value in request.query_params.items() if name != "project"}
-    conditions = query_of(DeliveryConditions, parameters)
+    return await _page(intake, namespace, endpoints, query_of(DeliveryConditions, parameters))
+
+
+async def find(intake: IntakeContext, request: Request, right: Right) -> HeldAnswer:
+    """Return the same for the conditions of a body, which may have a recipient."""
+    namespace, endpoints = await _permitted(intake, request, right)
+    conditions = await intake.document(request, DeliverySearch, MAX_BODY_BYTES)
+    if conditions.recipient is not None:
+        omits_payloads = intake.services.registry.omits_payloads
+        endpoints = [endpoint for endpoint in endpoints if not omits_payloads(namespace, endpoint.project)]
+    return await _page(intake, namespace, endpoints, conditions)
+
+
+async def _page(
+    intake: IntakeContext, namespace: str, endpoints: Sequence[Endpoint], conditions: DeliveryConditions
+) -> HeldAnswer:
+    """Return a page of a search; the namespace's turn ends when the answer is sent."""
     query = _search(conditions, namespace, endpoints)
     with await intake.reads.acquire(namespace) as place:
         records, following = await intake.services.store.read_log(
             sql.page, query, limit=conditions.limit, cursor=conditions.cursor
         )
-        page = DeliveriesAnswer(data=_deliveries(intake, records, endpoints), next=following)
+        reached = {"examined_since": timestamp(epoch_ms_of(following))} if following else {}
+        page = DeliveriesAnswer(data=_deliveries(intake, records, endpoints), next=following, **reached)
         return HeldAnswer(page.json_bytes(), place.pop_all())
 
 
@@ -116,6 +133,7 @@ def _search(conditions: DeliveryConditions, namespace: str, endpoints: Sequence[
         event_type=conditions.type,
         state=State(conditions.status) if conditions.status else None,
         status_code=conditions.status_code,
+        recipient=conditions.recipient if isinstance(conditions, DeliverySearch) else None,
         since_ms=time_of(conditions.since or ""),
         until_ms=time_of(conditions.until or ""),
     )

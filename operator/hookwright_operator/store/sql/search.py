@@ -73,6 +73,7 @@ CHECK = (
     )
     .order_by(deliveries.c.id.desc())
 )
+CHECK_WITH_HEAD = CHECK.add_columns(read.head)
 BY_MESSAGE_ID, BY_EVENT_ID, BY_ID = [
     select(events.c.id, events.c.deliveries, events.c.message_id_digest, events.c.event_id_digest)
     .where(condition, events.c.namespace == bindparam("namespace", type_=Text))
@@ -117,13 +118,14 @@ def _page(
     conditions = _conditions(query)
     if event_ids is not None:
         conditions |= _NO_IDS
-    is_covered = set(conditions.values()) == {None}
+    is_covered = {*conditions.values(), query.recipient} == {None}
     matching: list[str] = []
-    remaining = CHECKED_ROWS
+    # No index has recipients, and to read one costs less than the other conditions.
+    remaining = CHECKED_ROWS if query.recipient is None else WALKED_ROWS
     size = limit + 1 if is_covered else max(limit + 1, CHECKED_AT_ONCE)
     while True:
         ids, position = newest(before, size)
-        matching += ids if is_covered else _checked(connection, ids, conditions)
+        matching += ids if is_covered else _checked(connection, ids, conditions, query.recipient)
         if len(matching) > limit:
             following: str | None = matching[limit - 1]
             break
@@ -153,9 +155,18 @@ def _conditions(query: Search) -> dict[str, str | int | None]:
     return {"type": query.event_type, "code": query.status_code, **digests, "id": query.event_id}
 
 
-def _checked(connection: Connection, ids: Sequence[str], conditions: Mapping[str, str | int | None]) -> list[str]:
+def _checked(
+    connection: Connection, ids: Sequence[str], conditions: Mapping[str, str | int | None], recipient: str | None
+) -> list[str]:
     """Return the deliveries that meet the conditions, the newest first."""
-    return [id_ for (id_,) in run(connection, CHECK, {"rows": packed_column(ids), **conditions})] if ids else []
+    if not ids:
+        return []
+    parameters = {"rows": packed_column(ids), **conditions}
+    if recipient is None:
+        return [id_ for (id_,) in run(connection, CHECK, parameters)]
+    name = recipient.casefold()
+    rows = run(connection, CHECK_WITH_HEAD, parameters)
+    return [id_ for id_, begin in rows if (read.ids_in(begin)[1] or "").casefold() == name]
 
 
 def _events(connection: Connection, query: Search) -> Collection[str] | None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from hookwright_api.console.delivery_filters import DeliveryFilters, moment_of
+from hookwright_api.console.navigation import address
 from hookwright_runtime.problems import ProblemError
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -29,11 +30,12 @@ def test_only_other_filters_than_the_state_need_a_search() -> None:
     assert DeliveryFilters.of({"period": "1h"}).needs_search
 
 
-def test_a_query_has_the_chosen_filters_alone_and_is_escaped() -> None:
-    """It is a part of links to further pages."""
-    assert DeliveryFilters.of({}).query() == ""
+def test_an_address_has_the_chosen_filters_alone_and_they_are_escaped() -> None:
+    """It is that of further pages."""
+    assert address("/log", DeliveryFilters.of({})) == "/log"
     filters = DeliveryFilters.of({"message_id": 'a&b="<c>', "status": "failed"})
-    assert filters.query(cursor="x/y") == "status=failed&message_id=a%26b%3D%22%3Cc%3E&cursor=x%2Fy"
+    query = "status=failed&message_id=a%26b%3D%22%3Cc%3E&cursor=x%2Fy"
+    assert address("/log", filters, cursor="x/y") == f"/log?{query}"
 
 
 @pytest.mark.parametrize("written", ["yesterday", "2026-13-01T00:00", "2026-01-31T12:00:00+99:00", "9" * 500])
