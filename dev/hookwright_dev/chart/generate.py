@@ -2,17 +2,17 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from hookwright_crds.generate import files as crds
 from hookwright_dev.chart.rbac import read, roles
 from hookwright_dev.chart.readme import table
-from hookwright_dev.chart.settings import chart_settings, values_block, values_schema, variables
+from hookwright_dev.chart.settings import chart_settings, or_null, values_block, values_schema, variables
 from hookwright_operator.delivery.http.special_ranges import special_networks
 
 Block = dict[str, str | list[str]]
@@ -33,6 +33,7 @@ def files(root: Path) -> dict[Path, str]:
     values = _SETTINGS.sub(lambda _: values_block(settings), (root / CHART / "values.yaml").read_text())
     schema = json.loads((root / CHART / "values.schema.json").read_text())
     schema["properties"]["settings"] = values_schema(settings)
+    _inherit(schema["properties"], yaml.safe_load(values))
     readme = (root / CHART / "README.md").read_text()
     return {
         **{CHART / "files" / "crds" / name: text for name, text in crds().items()},
@@ -43,6 +44,13 @@ def files(root: Path) -> dict[Path, str]:
         CHART / "values.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n",
         CHART / "README.md": _VALUES.sub(lambda _: f"\n{table(values)}\n", readme),
     }
+
+
+def _inherit(sections: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Give a value of the API the schema of the operator's, and one of delivery that is null by default too."""
+    operator, delivery, api = (sections[name]["properties"] for name in ("operator", "delivery", "api"))
+    api.update({name: operator[name] for name in values["api"] if name in operator and name != "replicas"})
+    delivery.update({name: or_null(operator[name]) for name, value in values["delivery"].items() if value is None})
 
 
 def _yaml(content: object) -> str:

@@ -160,11 +160,11 @@ def values_schema(settings: tuple[ChartSetting, ...]) -> Schema:
         "type": "object",
         "description": "Settings of both processes; one that is null or empty has the process's own default.",
         "additionalProperties": False,
-        "properties": {setting.name: _or_nothing(setting.schema) for setting in settings},
+        "properties": {setting.name: or_null(setting.schema) for setting in settings},
     }
 
 
-def _or_nothing(schema: Schema) -> Schema:
+def or_null(schema: Schema) -> Schema:
     """Allow null too, because null removes a default in Helm."""
     nullable = {**schema, "type": [schema["type"], "null"]}
     return {**nullable, "enum": [*schema["enum"], None]} if "enum" in schema else nullable
