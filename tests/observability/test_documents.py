@@ -22,11 +22,11 @@ PAGES = ["runbook.md", "troubleshooting.md", "security.md", "multi-tenancy.md", 
 
 
 def _reasons() -> set[str]:
-    """Return every CamelCase word that reconciling has as a string: reasons of conditions and Events."""
+    """Return every CamelCase string of reconciling and the registry: reasons of conditions and Events."""
     folder = Path(reconcile.__file__).parent
     return {
         text
-        for path in folder.glob("*.py")
+        for path in (*folder.glob("*.py"), folder.parent / "registry.py")
         for text in _strings(path)
         if re.fullmatch(r"(?:[A-Z][a-z]+)+", text) and text not in NO_REASONS
     }
