@@ -381,10 +381,7 @@ class Search:
     Attributes:
         endpoint_uids: the endpoints that the caller may see, or one of them.
         namespace: the namespace of the endpoints.
-        message_id: the producer's messageId.
         event_id: the id of the event, or the producer's id.
-        event_type: the event type.
-        state: the state of the delivery.
         status_code: the status of the latest attempt; 0 if that attempt had no HTTP response.
         recipient: that of the payload, in any case.
         since_ms: only deliveries that were written at this time or later, by their ids.

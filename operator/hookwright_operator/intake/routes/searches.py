@@ -34,17 +34,16 @@ _EVENT: Final = re.compile(r"msg_[0-9A-Za-z]{1,64}")
 
 async def search(intake: IntakeContext, request: Request, right: Right) -> HeldAnswer:
     """Return the deliveries that meet all conditions of the query, the newest first."""
-    namespace, endpoints = await _permitted(intake, request, right)
     parameters = {name: value for name, value in request.query_params.items() if name != "project"}
-    return await _page(intake, namespace, endpoints, query_of(DeliveryConditions, parameters))
+    return await _page(intake, *await _permitted(intake, request, right), query_of(DeliveryConditions, parameters))
 
 
 async def find(intake: IntakeContext, request: Request, right: Right) -> HeldAnswer:
     """Return the same for the conditions of a body, which may have a recipient."""
     namespace, endpoints = await _permitted(intake, request, right)
     conditions = await intake.document(request, DeliverySearch, MAX_BODY_BYTES)
+    omits_payloads = intake.services.registry.omits_payloads
     if conditions.recipient is not None:
-        omits_payloads = intake.services.registry.omits_payloads
         endpoints = [endpoint for endpoint in endpoints if not omits_payloads(namespace, endpoint.project)]
     return await _page(intake, namespace, endpoints, conditions)
 
