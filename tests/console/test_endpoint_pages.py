@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import expect
 from support.api_receiver import Received
 from support.console_browser import Person
+from support.polling import eventually
 
 
 def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person, receiver: Received) -> None:
@@ -144,8 +145,12 @@ def test_endpoints_are_found_while_the_search_is_typed(admin: Person, receiver: 
             for number in range(52)
         )
     )
-    admin.open("/projects/shop")
-    page.get_by_text("52 endpoints").wait_for()
+
+    def has_all() -> bool:
+        admin.open("/projects/shop")
+        return page.get_by_text("52 endpoints").is_visible()
+
+    eventually(has_all, "the view of the API has all endpoints", every=0.5)
     assert page.locator("tbody tr").count() == 50
     admin.follow("Next page")
     expect(page.locator("tbody tr")).to_have_count(2)
