@@ -186,10 +186,14 @@ async def _persist(engine: AsyncEngine, work: Callable[[Connection], T], *, in_t
                 try:
                     return await (_transact(connection, driver, work) if in_transaction else connection.run_sync(work))
                 except BaseException as error:
-                    if isinstance(error, OSError) or sqlstate(error) == _READ_ONLY or driver.is_closed():
+                    is_broken = isinstance(error, OSError) or sqlstate(error) == _READ_ONLY or driver.is_closed()
+                    if driver.is_in_transaction() and not is_broken:
+                        try:
+                            await driver.execute("ROLLBACK")
+                        except DATABASE_ERRORS:
+                            is_broken = True
+                    if is_broken:
                         await connection.invalidate()
-                    elif driver.is_in_transaction():
-                        await driver.execute("ROLLBACK")
                     raise
         except DATABASE_ERRORS as error:
             is_lost = driver is not None and driver.is_closed() and not isinstance(error, OSError)

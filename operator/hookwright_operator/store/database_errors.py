@@ -8,8 +8,8 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 
 from hookwright_runtime.errors import StoreError, StoreUnavailable
 
-POSTGRES_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-DATABASE_ERRORS: Final = (SQLAlchemyError, sqlite3.Error, *POSTGRES_ERRORS, OSError)
+_ASYNCPG_ERRORS: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+DATABASE_ERRORS: Final = (SQLAlchemyError, sqlite3.Error, *_ASYNCPG_ERRORS, OSError)
 """All errors of a database: SQLAlchemy's, and the drivers' own, because frequent statements run without SQLAlchemy."""
 
 # These errors mean that the request is wrong. All others mean that the database cannot run it now.

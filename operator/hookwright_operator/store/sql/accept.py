@@ -32,7 +32,7 @@ from hookwright_operator.store.schema import deliveries, event_ids, events
 from hookwright_operator.store.sql.counters import ADD, Change, added
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, rows, storable
-from hookwright_operator.store.sql.statements import Group, run, run_group
+from hookwright_operator.store.sql.statements import Group, run, run_all, run_group
 from hookwright_runtime.errors import StoreError
 
 DEDUPE_WINDOW_MS: Final = 24 * 60 * 60 * 1000
@@ -128,10 +128,12 @@ def accept(
     insertions = len(run_group(connection, ACCEPT, {**written(calls), **_ids(first, now), "number": number}))
     if insertions == number:
         return [_answer(call, _ALL_NEW, now) for call in calls]
-    comparisons = _comparisons(connection, calls, first, insertions, now=now)
+    originals = _known(connection, first) if insertions < len(first) else {}
+    comparisons = _compare(calls, originals)
+    if any(comparison.conflicts for comparison in comparisons):
+        _correct(connection, first, originals, now=now)
     new = [comparison.new(call) for call, comparison in zip(calls, comparisons, strict=True)]
-    for statement in ACCEPT.others:
-        run(connection, statement, written(new))
+    run_all(connection, ACCEPT.others, written(new))
     return [_answer(events, comparison, now) for events, comparison in zip(new, comparisons, strict=True)]
 
 
@@ -162,22 +164,6 @@ _ALL_NEW: Final = Comparison({}, frozenset())
 _Key = tuple[str, str, str]
 _Entry = tuple[str, int | None]
 """An event whose id was accepted: its message id and its digest."""
-
-
-def _comparisons(
-    connection: Connection,
-    calls: Sequence[Sequence[NewEvent]],
-    first: Mapping[_Key, _Entry],
-    insertions: int,
-    *,
-    now: int,
-) -> list[Comparison]:
-    """Return a comparison for each call, and correct the ids that were inserted for all calls."""
-    originals = _known(connection, first) if insertions < len(first) else {}
-    comparisons = _compare(calls, originals)
-    if any(comparison.conflicts for comparison in comparisons):
-        _correct(connection, first, originals, now=now)
-    return comparisons
 
 
 def _key(event: NewEvent) -> _Key:
@@ -227,7 +213,7 @@ def _correct(
     """Remove the ids of refused calls, and insert the id of the accepted call that has the same one."""
     wrong = {key: original for key, original in first.items() if originals.get(key) != original}
     run(connection, FORGET, _ids(wrong, now))
-    run(connection, REMEMBER, _ids({key: originals[key] for key in wrong if key in originals}, now))
+    list(run(connection, REMEMBER, _ids({key: originals[key] for key in wrong if key in originals}, now)))
 
 
 def _parameters(calls: Sequence[Sequence[NewEvent]], *, owner: str, slot: int, now: int) -> dict[str, object]:
@@ -282,8 +268,7 @@ def write_deliveries(connection: Connection, delivery_rows: Sequence[_DeliveryRo
         slot: the slot of this replica's counters.
         now: the time at which they are due.
     """
-    for statement in (INSERT_DELIVERIES, ADD):
-        run(connection, statement, {**_deliveries_written(delivery_rows, slot), "now": now})
+    run_all(connection, (INSERT_DELIVERIES, ADD), {**_deliveries_written(delivery_rows, slot), "now": now})
 
 
 def _deliveries_written(delivery_rows: Sequence[_DeliveryRow], slot: int) -> dict[str, object]:

@@ -33,7 +33,7 @@ from hookwright_operator.store.sql.accept import write_events
 from hookwright_operator.store.sql.counters import ADD, Change, add_counts, added
 from hookwright_operator.store.sql.dialect import insert
 from hookwright_operator.store.sql.rows import packed, packed_column, plain, rows
-from hookwright_operator.store.sql.statements import Group, run, run_group
+from hookwright_operator.store.sql.statements import Group, run, run_all, run_group
 
 # Locks deliveries that another replica may claim or settle at the same time.
 _ids = rows(id=Text)
@@ -165,8 +165,7 @@ def settle(
     existing = {row[0] for row in run(connection, LOCK, _ids_of(settlements))}
     settlements = [settlement for settlement in settlements if settlement.delivery_id in existing]
     state_changes = [settlement for settlement in settlements if settlement.delivery_id in moved_ids]
-    for statement in SETTLE.others:
-        run(connection, statement, _recorded(settlements, state_changes, slot))
+    run_all(connection, SETTLE.others, _recorded(settlements, state_changes, slot))
     return [unchanged_ids] * len(calls)
 
 
@@ -184,8 +183,7 @@ def settle_leases(connection: Connection, leases: Sequence[tuple[Settlement, str
     settlements = [settlement for settlement, _ in leases]
     states = packed([(*_next_state(settlement, now), owner) for settlement, owner in leases])
     run(connection, MOVE_LEASED, {"ended_leases": states})
-    for statement in SETTLE.others:
-        run(connection, statement, _recorded(settlements, settlements, slot))
+    run_all(connection, SETTLE.others, _recorded(settlements, settlements, slot))
 
 
 def _recorded(settlements: Sequence[Settlement], state_changes: Sequence[Settlement], slot: int) -> dict[str, object]:

@@ -66,9 +66,14 @@ def run_group(connection: Connection, group: Group, parameters: Mapping[str, obj
         return list(run(connection, group.whole, parameters))
     changes = list(run(connection, group.first, parameters))
     if len(changes) == parameters["number"]:
-        for other in group.others:
-            run(connection, other, parameters)
+        run_all(connection, group.others, parameters)
     return changes
+
+
+def run_all(connection: Connection, statements: Iterable[Executable], parameters: Mapping[str, object]) -> None:
+    """Run statements one after the other, each with the parameters that it has."""
+    for statement in statements:
+        run(connection, statement, parameters)
 
 
 def driver_of(connection: Connection) -> Any:
