@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.site_pages import PAGES
+from hookwright_dev.site_pages import MARK, PAGES
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -34,7 +34,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     hook = Path("dev/hookwright_dev/site_pages.py")
-    for name in (*PAGES, str(hook)):
+    for name in (*PAGES, str(hook), str(MARK.relative_to(ROOT))):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
