@@ -36,6 +36,8 @@ _RENEWALS = 3
 _STARTING_SECONDS = 30.0
 """How long a new endpoint may be unknown or not ready at another replica."""
 _LONGEST_PAUSE = 10.0
+_EVENT_SECONDS = 60.0
+"""How long a certain event may take."""
 _LONGEST_REASON = 200
 _REDRAW_SECONDS = 0.5
 _EVENTS = "Event type or wildcard; repeat it. All, if left out."
@@ -119,6 +121,10 @@ def _keys_pressed(handle: Callable[[str], None]) -> Iterator[bool]:
     before = termios.tcgetattr(terminal)
     # TCSANOW: keys that were pressed before are not lost.
     tty.setcbreak(terminal, termios.TCSANOW)
+    # Ctrl-Z would leave the list on the terminal of the shell.
+    mode = termios.tcgetattr(terminal)
+    mode[6][termios.VSUSP] = bytes([os.fpathconf(terminal, "PC_VDISABLE")])
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)
     # The thread waits for a key until the process ends.
     threading.Thread(target=_read_keys, args=(terminal, handle), daemon=True).start()
     try:
@@ -247,13 +253,13 @@ class Listening:
             self._screen.line(event.line)
 
     def run(self, *, lease: str, wait: str, last_event: str = "") -> None:
-        """Take messages, forward and settle them, until an exception or after the event with an id."""
+        """Take messages, forward and settle them, until an exception, or for a minute until the event with an id."""
         DEADLINE.lift()
         # The requests wait by intention.
         DEADLINE.notice_seconds = None
         request = {"limit": str(_AT_ONCE), "wait": wait, "lease": lease}
         start, pause, trouble, is_new = time.monotonic(), 1.0, "", True
-        while True:
+        while not last_event or time.monotonic() - start < _EVENT_SECONDS:
             try:
                 self._extend()
                 messages = self._way.call_endpoint("GET", self._endpoint, "messages", params=request)["data"]
@@ -275,6 +281,8 @@ class Listening:
                     self._note(f"{clock_time(datetime.now(UTC))}  no events arrive: {error}; trying again")
                 time.sleep(pause if error.retry_after is None else min(error.retry_after, _LONGEST_PAUSE))
                 pause = min(pause * 2, _LONGEST_PAUSE)
+        message = f"event {last_event} did not reach endpoint {self._endpoint} in {_EVENT_SECONDS:.0f} s"
+        raise CommandError(message, ExitCode.UNAVAILABLE, hint="hookwright deliveries")
 
     def _extend(self) -> None:
         """Extend the expiry if a third of the lifetime has passed; if nothing answers, the next call does."""
@@ -340,7 +348,7 @@ class Listening:
 
     def _redraw(self) -> None:
         if self._draw is not None:
-            self._draw(self._list.lines(self._size.lines))
+            self._draw(self._list.lines(self._size.lines, self._size.columns))
 
     def _show(
         self, message: Mapping[str, Any], answer: LocalAnswer | None, settlement: Mapping[str, Any] | None

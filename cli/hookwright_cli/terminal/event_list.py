@@ -17,8 +17,8 @@ _NAMES = {
 }  # fmt: skip
 """What the keys mean, as terminals send them."""
 _STEPS = {"up": -1, "down": 1, "page up": -_PAGE, "page down": _PAGE, "home": -_MOST, "end": _MOST}
-_HELP = "up, down: move   enter: details   r: send again   /: filter   Ctrl-C: end"
-_HELP_OF_DETAILS = "up, down: scroll   left: back to the list   r: send again   Ctrl-C: end"
+_HELP = "Ctrl-C: end   up, down: move   enter: details   r: send again   /: filter"
+_HELP_OF_DETAILS = "Ctrl-C: end   up, down: scroll   left: back to the list   r: send again"
 
 
 class ListedEvent(NamedTuple):
@@ -101,16 +101,18 @@ class EventList:
         # The last event is selected by no choice, so that the selection follows new ones.
         self._chosen = events[place] if 0 <= place < len(events) - 1 else None
 
-    def lines(self, height: int) -> list[str]:
-        """Return the lines of a terminal; the caller cuts them."""
-        room = max(height - len(self.heading) - 2, 1)
+    def lines(self, height: int, width: int) -> list[str]:
+        """Return the lines of a terminal; the caller cuts those below the heading."""
+        # The heading has the signing secret, which people copy.
+        heading = [line[start : start + width] for line in self.heading for start in range(0, len(line), width)]
+        room = max(height - len(heading) - 2, 1)
         if self._shows_details and (event := self.selected):
             body, help_line = self._details(event, room), _HELP_OF_DETAILS
         else:
             body, help_line = self._rows(room), _HELP
         if self._is_typing or self._filter:
             help_line = f"/{self._filter}   {'enter: keep' if self._is_typing else help_line}   Esc: all"
-        return [*self.heading, *body, *[""] * (room - len(body)), self.notice, help_line]
+        return [*heading, *body, *[""] * (room - len(body)), self.notice, help_line]
 
     def _details(self, event: ListedEvent, room: int) -> list[str]:
         lines = [event.line, *event.details.splitlines()]

@@ -105,21 +105,22 @@ def test_the_list_is_walked_in_by_keys() -> None:
     events = EventList(["heading"])
     for number in range(30):
         events.events.append(ListedEvent(f"event {number}", f"body {number}", {}))
-        assert f"> event {number}" in events.lines(8)
+        assert f"> event {number}" in events.lines(8, 80)
     for key in keys_of("\x1bOA\x1b[Ak"):
         events.press(key)
     events.events.append(ListedEvent("event 30", "", {}))
     assert events.selected == events.events[26]
-    assert (len(events.lines(8)), [line for line in events.lines(8) if line[0:1] == ">"]) == (8, ["> event 26"])
+    assert (len(events.lines(8, 80)), [line for line in events.lines(8, 80) if line[0:1] == ">"]) == (8, ["> event 26"])
     for key in keys_of("\x1b[C\x1b[B\x1b[B"):
         events.press(key)
-    assert events.lines(8)[1:3] == ["event 26", "body 26"], "what fits is not scrolled"
+    assert events.lines(8, 80)[1:3] == ["event 26", "body 26"], "what fits is not scrolled"
     for key in keys_of("\x1b[D/Y 2x\x7fr\x7f\r"):
         events.press(key)
     assert events.selected == events.events[26], "the filter shows it too"
     assert (events.press("\x1b[5~"), events.selected) == (False, events.events[2])
     assert [events.press(key) for key in "q/r\x1b"] == [False, False, True, True]
-    assert EventList([]).lines(24)[:22] == [""] * 22
+    assert EventList([]).lines(24, 80)[:22] == [""] * 22
+    assert EventList(["a signing secret"]).lines(24, 10)[:2] == ["a signing ", "secret"], "nothing of it is cut"
 
 
 def test_a_new_token_replaces_one_that_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
