@@ -186,8 +186,12 @@ async def _persist(engine: AsyncEngine, work: Callable[[Connection], T], *, in_t
                 try:
                     return await (_transact(connection, driver, work) if in_transaction else connection.run_sync(work))
                 except BaseException as error:
-                    is_broken = isinstance(error, OSError) or sqlstate(error) == _READ_ONLY or driver.is_closed()
-                    if driver.is_in_transaction() and not is_broken:
+                    # A cancelled statement may still run on the server.
+                    is_cancelled = not isinstance(error, Exception)
+                    is_lost = isinstance(error, OSError) or driver.is_closed()
+                    is_broken = is_cancelled or is_lost or sqlstate(error) == _READ_ONLY
+                    # A closed connection does not answer this question.
+                    if not is_broken and driver.is_in_transaction():
                         try:
                             await driver.execute("ROLLBACK")
                         except DATABASE_ERRORS:

@@ -53,6 +53,8 @@ async def connected(
         url,
         timeout=CONNECT_SECONDS,
         command_timeout=command_timeout,
+        # Frequent statements stay prepared as long as their connection.
+        max_cached_statement_lifetime=0,
         server_settings={**_SETTINGS, **limits},
         target_session_attrs="read-write",
     )

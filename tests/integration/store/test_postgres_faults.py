@@ -9,12 +9,15 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from integration.store.conftest import Open
+from sqlalchemy import Connection
 from support.polling import PATIENCE, until
 from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, ids, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
+from hookwright_operator.store.database import PostgresDatabase
 from hookwright_operator.store.records import Counts, State
 from hookwright_operator.store.sql import read
+from hookwright_operator.store.sql.statements import driver_of
 from hookwright_operator.store.store import Store
 from hookwright_runtime.errors import StoreError, StoreUnavailable
 
@@ -46,6 +49,20 @@ async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Ope
 
     await accept_one(store)
     assert await store.read(read.counts_of, "orders") == Counts(pending=2)
+
+
+async def test_a_connection_that_is_gone_leaves_the_error_that_ended_its_transaction(url: str) -> None:
+    """A silent network ends a statement by its timeout, and then the connection, which answers no question."""
+
+    def lose(connection: Connection) -> None:
+        driver_of(connection).terminate()
+        raise TimeoutError("no answer")
+
+    database = PostgresDatabase(url)
+    for call in (database.write, database.read):
+        with pytest.raises(StoreUnavailable, match="no answer"):
+            await call(lose)
+    await database.close()
 
 
 class Line:

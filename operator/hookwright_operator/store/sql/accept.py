@@ -133,7 +133,8 @@ def accept(
     if any(comparison.conflicts for comparison in comparisons):
         _correct(connection, first, originals, now=now)
     new = [comparison.new(call) for call, comparison in zip(calls, comparisons, strict=True)]
-    run_all(connection, ACCEPT.others, written(new))
+    if any(event.deliveries or event.kept for call in new for event in call):
+        run_all(connection, ACCEPT.others, written(new))
     return [_answer(events, comparison, now) for events, comparison in zip(new, comparisons, strict=True)]
 
 

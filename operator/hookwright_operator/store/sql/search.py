@@ -15,7 +15,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Final
 
-from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, or_, select
+from sqlalchemy import BigInteger, Connection, Integer, Text, bindparam, func, or_, select
 
 from hookwright_operator.ids import first_delivery_id, id_digest
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search
@@ -32,6 +32,8 @@ LISTED_EVENTS: Final = 1_000
 """Events with one id that a search lists; with more events the page checks each delivery's event."""
 WALKED_ROWS: Final = 10_000
 """Rows that one page examines if no index fits."""
+_BYTES_PER_ROW: Final = 8192
+"""Bytes of bodies that count as one of these rows, because SQLite reads a whole body for its beginning."""
 MERGED_LOGS: Final = 25
 """Endpoints whose logs one page merges; with more endpoints the page examines all deliveries."""
 _NO_IDS: Final[dict[str, str | int | None]] = {"message_id": None, "event_id": None, "id": None}
@@ -73,7 +75,7 @@ CHECK = (
     )
     .order_by(deliveries.c.id.desc())
 )
-CHECK_WITH_HEAD = CHECK.add_columns(read.head)
+CHECK_WITH_HEAD = CHECK.add_columns(read.head, func.length(events.c.body))
 BY_MESSAGE_ID, BY_EVENT_ID, BY_ID = [
     select(events.c.id, events.c.deliveries, events.c.message_id_digest, events.c.event_id_digest)
     .where(condition, events.c.namespace == bindparam("namespace", type_=Text))
@@ -125,11 +127,12 @@ def _page(
     size = limit + 1 if is_covered else max(limit + 1, CHECKED_AT_ONCE)
     while True:
         ids, position = newest(before, size)
-        matching += ids if is_covered else _checked(connection, ids, conditions, query.recipient)
+        found, read_bytes = (ids, 0) if is_covered else _checked(connection, ids, conditions, query.recipient)
+        matching += found
         if len(matching) > limit:
             following: str | None = matching[limit - 1]
             break
-        remaining -= len(ids)
+        remaining -= len(ids) + read_bytes // _BYTES_PER_ROW
         following = position if len(ids) < size else ids[-1]
         if len(ids) < size or is_covered or remaining <= 0:
             break
@@ -157,16 +160,17 @@ def _conditions(query: Search) -> dict[str, str | int | None]:
 
 def _checked(
     connection: Connection, ids: Sequence[str], conditions: Mapping[str, str | int | None], recipient: str | None
-) -> list[str]:
-    """Return the deliveries that meet the conditions, the newest first."""
+) -> tuple[Sequence[str], int]:
+    """Return the deliveries that meet the conditions, the newest first, and the bytes of bodies that were read."""
     if not ids:
-        return []
+        return [], 0
     parameters = {"rows": packed_column(ids), **conditions}
     if recipient is None:
-        return [id_ for (id_,) in run(connection, CHECK, parameters)]
+        return [id_ for (id_,) in run(connection, CHECK, parameters)], 0
     name = recipient.casefold()
-    rows = run(connection, CHECK_WITH_HEAD, parameters)
-    return [id_ for id_, begin in rows if (read.ids_in(begin)[1] or "").casefold() == name]
+    rows = [*run(connection, CHECK_WITH_HEAD, parameters)]
+    found = [id_ for id_, begin, _ in rows if (read.ids_in(begin)[1] or "").casefold() == name]
+    return found, sum([length for _, _, length in rows])
 
 
 def _events(connection: Connection, query: Search) -> Collection[str] | None:

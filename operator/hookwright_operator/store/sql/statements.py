@@ -64,7 +64,7 @@ def run_group(connection: Connection, group: Group, parameters: Mapping[str, obj
     """Run a group in one round trip, and return the rows of its first statement."""
     if dialect_of(connection).is_shared:
         return list(run(connection, group.whole, parameters))
-    changes = list(run(connection, group.first, parameters))
+    changes = list(run(connection, group.first, parameters)) if parameters["number"] else []
     if len(changes) == parameters["number"]:
         run_all(connection, group.others, parameters)
     return changes
