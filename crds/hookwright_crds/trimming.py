@@ -46,7 +46,9 @@ def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
     result = trimmed(body)
     if "data" in body:
         data, labels = body["data"] or {}, result["metadata"].get("labels", {})
-        is_credential = labels.get(CREDENTIAL_LABEL) == "true" and labels.get(MANAGED_BY) != MANAGER
+        is_offered = labels.get(CREDENTIAL_LABEL) == "true" and labels.get(MANAGED_BY) != MANAGER
+        # Who may only create Secrets could otherwise read the token that Kubernetes writes into this one.
+        is_credential = is_offered and body.get("type") != "kubernetes.io/service-account-token"
         result["data"] = _within(sorted(data.items()), CREDENTIAL_BYTES) if is_credential else _fields(data)
     return result
 

@@ -105,6 +105,8 @@ class WorkQueue:
                     self.add(key)
                 if not self._queued_keys and not self._running:
                     self._rest.set()
+            # A reconcile that waits for nothing would otherwise be followed by the next one, before all other work.
+            await asyncio.sleep(0)
 
     async def _turn(self, key: Key, reconcile: Reconcile) -> None:
         result = "error"

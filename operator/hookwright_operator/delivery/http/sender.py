@@ -55,6 +55,8 @@ _TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
 _BUSY: Final = frozenset({429, 503})
 """The statuses whose Retry-After is used."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SHORTEST_PART: Final = 4
+"""Characters of a secret value that are masked at the end of an answer."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -318,10 +320,17 @@ def _lines(headers: Mapping[str, str]) -> bytes:
 
 
 def _without(endpoint: Endpoint, text: str) -> str:
-    """Return a part of an answer without the values of secret headers that the receiver repeats."""
-    for entry in endpoint.secret_headers:
-        text = text.replace(entry.value, MASK)
-    return text
+    """Return a part of an answer, of the same limit, without the values of secret headers that the receiver repeats."""
+    if not endpoint.secret_headers:
+        return text
+    plain = [entry.value for entry in endpoint.secret_headers]
+    # Headers of an answer are decoded as ISO 8859-1. The longest value first, because one may contain another.
+    values = sorted({*plain, *(value.encode().decode("latin-1") for value in plain)}, key=len, reverse=True)
+    masked = re.sub("|".join(map(re.escape, values)), MASK, text)[: max(len(text), RESPONSE_LIMIT)]
+    # The text may have been cut inside a value.
+    cuts = [n for value in values for n in range(_SHORTEST_PART, len(value)) if masked.endswith(value[:n])]
+    cut = max(cuts, default=0)
+    return masked[: len(masked) - cut] + MASK if cut else masked
 
 
 def _check_header(name: str, value: str) -> None:
