@@ -89,8 +89,10 @@ sqlite
 {{- end }}
 {{- end }}
 {{- if $root.Values.caBundle.configMap }}
-- name: SSL_CERT_FILE
+{{- range list "SSL_CERT_FILE" "PGSSLROOTCERT" }}
+- name: {{ . }}
   value: /etc/hookwright/ca/{{ $root.Values.caBundle.key }}
+{{- end }}
 {{- end }}
 {{- with (include "hookwright.own" . | fromJson).extraEnv }}
 {{ toYaml . }}
