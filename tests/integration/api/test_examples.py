@@ -68,7 +68,8 @@ class Story:
 
     def deliveries(self, webhook: str) -> None:
         """Send an event, read its delivery, send it again, and replay."""
-        self.call("sendEvents 202", "POST", "/v1/events", body={"type": "delivered", "messageId": "m-42"})
+        event = {"type": "delivered", "messageId": "m-42", "recipient": "ada@example.com"}
+        self.call("sendEvents 202", "POST", "/v1/events", body=event)
         log = f"{webhook}/deliveries?status=delivered"
         eventually(lambda: bool(self.call("listDeliveries 200", "GET", log)["data"]), "a delivered delivery")
         (delivery,) = self.answers["listDeliveries 200"].json()["data"]
