@@ -12,7 +12,7 @@ from support.polling import eventually
 
 from hookwright_dev.cluster.installation import ApiProcess
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PROGRAM = Path(sys.executable).with_name("hookwright")
 
 
@@ -40,7 +40,6 @@ def pull_endpoint(acme: Organization, *names: str) -> None:
         acme.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})
 
 
-@pytest.mark.slow
 def test_names_of_the_cluster_are_completed(by_kubeconfig: Transcript, acme: Organization) -> None:
     """Endpoints, deliveries, keys and event types that begin with the word; -n chooses the namespace."""
     pull_endpoint(acme, "orders", "orders-archive", "inbox")

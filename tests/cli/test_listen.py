@@ -90,6 +90,7 @@ def test_listen_forwards_signed_events_until_ctrl_c(
 
 
 @pytest.mark.usefixtures("acme")
+@pytest.mark.slow
 def test_listen_refuses_what_the_receiver_refuses(
     by_kubeconfig: Transcript, receiver: Received, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from support.running_commands import running
 
 from hookwright_dev.cluster.installation import ApiProcess
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 CLEAR = "\x1b[2J\x1b[H"
 
 

@@ -42,6 +42,7 @@ def is_alive(pid: int) -> bool:
     return state.stdout.strip()[:1] not in {"", "Z"}
 
 
+@pytest.mark.slow
 def test_deleting_a_namespace_takes_its_objects(shared_cluster: Cluster, namespace: str) -> None:
     """The namespace controller runs: a deleted organization does not stay in Terminating."""
     objects = shared_cluster.objects

@@ -3,6 +3,7 @@
 import re
 
 import httpx
+import pytest
 from support.api_processes import PASSWORD
 from support.console_browser import ConsoleService, Person
 
@@ -108,6 +109,7 @@ def test_a_link_of_another_site_opens_the_page_with_the_session(admin: Person) -
     page.get_by_role("heading", name="Billing").wait_for()
 
 
+@pytest.mark.slow
 def test_a_new_password_ends_the_other_sessions(visitor: Person, console_service: ConsoleService) -> None:
     """The form continues with a new session; a wrong current password is a message at its field."""
     organization, page = console_service.organization, visitor.page
