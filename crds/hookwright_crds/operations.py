@@ -189,7 +189,7 @@ OPERATIONS: Final = (
         query=DeliveryConditions,
     ),
     ApiOperation(
-        "findDeliveries", "POST", "/v1/deliveries/search", READ, _LOG, DeliveriesAnswer,
+        "findDeliveries", "POST", "/v1/search/deliveries", READ, _LOG, DeliveriesAnswer,
         """Search the deliveries also by their recipient. It only reads, and has a body so that no log has a recipient.
 
         No index has recipients. One page examines up to 10,000 deliveries, the newest first, and skips projects whose

@@ -248,7 +248,7 @@ ROUTES: Final = [
     Route("POST", "/v1/deliveries/{}/retry", own(202, also=MANAGERS), target=World.delivery, once=True),
     # Every caller may search: a test below compares what each finds.
     Route("GET", "/v1/deliveries", cells(200, 200, 404, 200, 200, also=READERS), scoped=True),
-    Route("POST", "/v1/deliveries/search", cells(200, 200, 404, 200, 200, also=READERS), {}, scoped=True),
+    Route("POST", "/v1/search/deliveries", cells(200, 200, 404, 200, 200, also=READERS), {}, scoped=True),
     Route("GET", "/v1/events/{}", own(200, also=READERS), target=World.event),
     # The catalogue is the same for every caller.
     Route("GET", "/v1/event-types", cells(200, 200, 200, 200, 200, also=READERS)),
@@ -343,7 +343,7 @@ def test_equal_message_ids_of_two_organizations_and_two_projects_stay_apart(worl
         headers = dict(world.credentials[name])
         queries = ("message_id=shared-message", "event_id=shared-id", "type=delivered")
         answers = [client.get(f"/v1/deliveries?{query}&limit=250", headers=headers) for query in queries]
-        answers.append(client.post("/v1/deliveries/search", json={"recipient": "shared"}, headers=headers))
+        answers.append(client.post("/v1/search/deliveries", json={"recipient": "shared"}, headers=headers))
         for rows in [answer.json()["data"] for answer in answers]:
             events = {row["event_id"] for row in rows}
             document = [client.get(f"/v1/events/{event_id}", headers=headers).json() for event_id in events]

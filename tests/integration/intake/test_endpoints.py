@@ -40,7 +40,7 @@ ROUTES = [
     ("GET", "/projects/{project}/statistics"),
     ("GET", f"/deliveries/{id_of(1)}"),
     ("GET", "/deliveries"),
-    ("POST", "/deliveries/search"),
+    ("POST", "/search/deliveries"),
     ("GET", f"/events/msg_{1:026}"),
     ("POST", f"/deliveries/{id_of(1)}/retry"),
 ]

@@ -66,7 +66,7 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
         return [row["event_id"] for row in answer.json()["data"]]
 
     async def to(recipient: str, **query: str) -> list[str]:
-        answer = await intake.client.post("/deliveries/search", params=query, json={"recipient": recipient})
+        answer = await intake.client.post("/search/deliveries", params=query, json={"recipient": recipient})
         assert (answer.status_code, answer.json()["next"]) == (200, None)
         return [row["event_id"] for row in answer.json()["data"]]
 
