@@ -46,11 +46,15 @@ def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
     result = trimmed(body)
     if "data" in body:
         data, labels = body["data"] or {}, result["metadata"].get("labels", {})
-        is_offered = labels.get(CREDENTIAL_LABEL) == "true" and labels.get(MANAGED_BY) != MANAGER
         # Who may only create Secrets could otherwise read the token that Kubernetes writes into this one.
-        is_credential = is_offered and body.get("type") != "kubernetes.io/service-account-token"
+        is_credential = is_offered(labels) and body.get("type") != "kubernetes.io/service-account-token"
         result["data"] = _within(sorted(data.items()), CREDENTIAL_BYTES) if is_credential else _fields(data)
     return result
+
+
+def is_offered(labels: Mapping[str, str]) -> bool:
+    """Whether a tenant offers a Secret for the headers of deliveries; the operator's own Secrets are never offered."""
+    return labels.get(CREDENTIAL_LABEL) == "true" and labels.get(MANAGED_BY) != MANAGER
 
 
 def secret_fields(body: Mapping[str, Any]) -> dict[str, str]:

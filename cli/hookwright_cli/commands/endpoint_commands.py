@@ -121,10 +121,9 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(field: EndpointField, value: Any) -> Any:
     match field.form:
-        case "list":
-            return [item for part in value for item in part.split(",")]
-        case "numbers":
-            return [int(item) if item.isdecimal() else item for part in value for item in part.split(",")]
+        case "list" | "numbers":
+            items = [item for part in value for item in part.split(",")]
+            return [int(item) if field.form == "numbers" and item.isdecimal() else item for item in items]
         case "map":
             return dict(map(_header, value))
         case "object":

@@ -186,17 +186,7 @@ async def _persist(engine: AsyncEngine, work: Callable[[Connection], T], *, in_t
                 try:
                     return await (_transact(connection, driver, work) if in_transaction else connection.run_sync(work))
                 except BaseException as error:
-                    # A cancelled statement may still run on the server.
-                    is_cancelled = not isinstance(error, Exception)
-                    is_lost = isinstance(error, OSError) or driver.is_closed()
-                    is_broken = is_cancelled or is_lost or sqlstate(error) == _READ_ONLY
-                    # A closed connection does not answer this question.
-                    if not is_broken and driver.is_in_transaction():
-                        try:
-                            await driver.execute("ROLLBACK")
-                        except DATABASE_ERRORS:
-                            is_broken = True
-                    if is_broken:
+                    if not await _is_rolled_back(driver, error):
                         await connection.invalidate()
                     raise
         except DATABASE_ERRORS as error:
@@ -204,6 +194,20 @@ async def _persist(engine: AsyncEngine, work: Callable[[Connection], T], *, in_t
             if not tries or not (is_lost or _may_pass(error)):
                 # From None: PostgreSQL's error details may contain values of the rows.
                 raise translated(error) from None
+
+
+async def _is_rolled_back(driver: Any, error: BaseException) -> bool:
+    """End the transaction of a failed call, if there is one; return whether the connection may be used again."""
+    # A cancelled statement may still run on the server. A closed connection cannot say whether it has a transaction.
+    is_cancelled = not isinstance(error, Exception)
+    if is_cancelled or isinstance(error, OSError) or driver.is_closed() or sqlstate(error) == _READ_ONLY:
+        return False
+    try:
+        if driver.is_in_transaction():
+            await driver.execute("ROLLBACK")
+    except DATABASE_ERRORS:
+        return False
+    return True
 
 
 async def _transact(connection: AsyncConnection, driver: Any, work: Callable[[Connection], T]) -> T:

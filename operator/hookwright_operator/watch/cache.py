@@ -6,7 +6,7 @@ not use older data. A steady state needs no read.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -21,6 +21,7 @@ Name = tuple[str, str]
 """Namespace and name."""
 
 _REMEMBERED_DEATHS: Final = 4096
+N = TypeVar("N")
 _NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
 
@@ -208,9 +209,7 @@ class Cache:
         if resource is None or isinstance(resource, Project):
             return
         for digest in digests_of(resource) if isinstance(resource, ApiKey) else ():
-            self._digests[digest].discard(key)
-            if not self._digests[digest]:
-                del self._digests[digest]
+            _discard(self._digests, digest, key)
         for name in _credential_names(resource):
             _discard(self._credential_users, name, key)
         _discard(self._children, (key.namespace, resource.spec.project_ref.name), key)
@@ -234,7 +233,7 @@ class Cache:
             del self._dead[next(iter(self._dead))]
 
 
-def _discard(index: dict[Name, set[Key]], name: Name, key: Key) -> None:
+def _discard(index: dict[N, set[Key]], name: N, key: Key) -> None:
     keys = index.get(name, set())
     keys.discard(key)
     if not keys:

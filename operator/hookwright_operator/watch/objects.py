@@ -16,6 +16,7 @@ from hookwright_crds.base import (
     secrets_path,
 )
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+from hookwright_crds.trimming import is_offered
 
 Resource = Project | ApiKey | WebhookEndpoint
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
@@ -84,8 +85,8 @@ class Secret:
 
     @property
     def is_credential(self) -> bool:
-        """Whether its tenant offers it for the headers of deliveries; the operator's own Secrets are never offered."""
-        return self.labels.get(CREDENTIAL_LABEL) == "true" and self.labels.get(MANAGED_BY) != MANAGER
+        """Whether its tenant offers it for the headers of deliveries."""
+        return is_offered(self.labels)
 
     def owned_by(self, uid: str) -> bool:
         """Whether garbage collection deletes the Secret with the object of this uid."""
