@@ -38,7 +38,7 @@ def text() -> str:
 
 
 def _fields(model: type[Model]) -> Iterator[dict[str, Any]]:
-    """Yield each field of a model: its names, its form and its default, its option, and what is special about it."""
+    """Yield each field of a model: its names, its form and its default, its option, and its flags."""
     for name, info in model.model_fields.items():
         flags = {"required": info.is_required(), "hidden": name in HIDDEN_FIELDS, "push_only": name in PUSH_FIELDS}
         yield {

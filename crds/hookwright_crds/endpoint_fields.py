@@ -110,7 +110,7 @@ class Pull(Model):
 
 
 class Retry(Model):
-    """How failed attempts of an endpoint are repeated; what is not set is as in the installation."""
+    """How failed attempts of an endpoint are repeated; a field that is not set is as in the installation."""
 
     schedule: Annotated[Entries[Duration], AfterValidator(_within_a_week)] | None = Field(
         default=None,

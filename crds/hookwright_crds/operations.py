@@ -193,7 +193,7 @@ OPERATIONS: Final = (
         """Search the deliveries also by their recipient. It only reads, and has a body so that no log has a recipient.
 
         No index has recipients. One page examines up to 10,000 deliveries, the newest first, and skips projects whose
-        log has no payloads. `examined_since` tells how far it came, and `next` continues.
+        log has no payloads. `examined_since` shows how far it came, and `next` continues.
         """,
         body=DeliverySearch,
     ),

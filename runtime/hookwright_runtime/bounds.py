@@ -14,7 +14,7 @@ class Bound(NamedTuple):
     with 429, beyond the bound of all holders with 503.
 
     Attributes:
-        things: what is counted, in the plural; beginning with "of", the numbers are bytes.
+        things: the counted things, in the plural; beginning with "of", the numbers are bytes.
         total: of all holders.
         each: of one holder.
         holder: the kind of a holder.
@@ -23,7 +23,7 @@ class Bound(NamedTuple):
         at_once_each: those of one holder.
         at_once_reserved: the part of ``at_once`` that only holders without a place get.
         about: sentences that the documentation adds.
-        beyond: what happens beyond the bound, for the documentation; empty: 429 and 503.
+        beyond: the words of the documentation for a refusal; empty: 429 and 503.
     """
 
     things: str

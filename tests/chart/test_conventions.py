@@ -194,7 +194,7 @@ def test_helm_test_fails_if_a_part_is_not_ready(status: int, code: int) -> None:
 
 
 def test_two_installations_have_no_object_in_common(chart: Chart) -> None:
-    """With names and namespaces of their own they share only the CRDs, which the second one leaves out."""
+    """With different names and namespaces they share only the CRDs, which the second one leaves out."""
     first = {"settings": {"watchNamespaces": ["acme"]}}
     second = {"settings": {"watchNamespaces": ["globex"]}, "crds": {"enabled": False}}
     names = []

@@ -134,7 +134,7 @@ def test_on_sqlite_no_database_port_is_open() -> None:
                 "operatorUrl": "http://hooks.other:8081",
             },
             {"operator": {6432, 4318}, "api": {6380, 8081}},
-            id="ports of their own",
+            id="other ports",
         ),
         pytest.param(
             {

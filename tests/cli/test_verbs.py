@@ -1,4 +1,4 @@
-"""Every verb in both ways, on a real API server: what it prints and its exit code, compared with golden files."""
+"""Every verb in both ways, on a real API server: its output and exit code, compared with golden files."""
 
 import json
 from pathlib import Path

@@ -214,7 +214,7 @@ def test_charts_have_a_table_and_three_windows(shop: Shop) -> None:
     eventually(counted, "the statistics count the deliveries")
     person.open(shop.path)
     expect(page.locator("#charts")).to_contain_text("2 delivered")
-    # The fragment has a title of its own.
+    # The fragment has another title.
     assert page.title().startswith("Overview · ")
     assert page.locator("#charts .good-bar").count() >= 1
     page.get_by_text("Numbers as a table").click()

@@ -112,7 +112,7 @@ def test_an_endpoint_that_is_declared_in_yaml_is_read_only(admin: Person, receiv
 
 
 def test_a_header_value_is_given_again_for_another_host(admin: Person, receiver: Received) -> None:
-    """The form names the header at its field and keeps what was typed; with the value, the change is made."""
+    """The form names the header at its field and keeps the other values; with the value, the change is made."""
     organization, page = admin.service.organization, admin.page
     hook = organization.webhook(organization.service_key())
     header = {"headers": {"X-Key": "of-the-receiver"}}

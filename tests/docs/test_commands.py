@@ -1,4 +1,4 @@
-"""Every command of the operators' pages runs as it is printed, on a real control plane with operator and API."""
+"""Every command of the operators' pages runs as printed, on a real control plane with operator and API."""
 
 import hmac
 import os

@@ -18,7 +18,7 @@ control_plane, operator, start_api = shared.control_plane, shared.operator, shar
 
 PROCESSES = ("operator", "api")
 LIMIT = 400
-"""Requests of an address within a minute. Each flood below comes from an address of its own."""
+"""Requests of an address within a minute. Each flood below comes from another address."""
 GET = b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n"
 POST = b"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 

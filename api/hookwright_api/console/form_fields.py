@@ -193,7 +193,7 @@ def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> I
         elif node.get("format") == "password":
             kind = "password"
         words = name.replace("_", " ")
-        # A field without a title of its own has one that pydantic makes from its name.
+        # Pydantic makes a title from the name of a field that has none.
         title = value.get("title", words.title())
         yield FormField(
             name=path + name,

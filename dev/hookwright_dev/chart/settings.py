@@ -147,7 +147,7 @@ def values_block(settings: tuple[ChartSetting, ...]) -> str:
 
 
 def variables(settings: tuple[ChartSetting, ...]) -> dict[str, dict[str, str]]:
-    """Return, for each process, the environment variable of each setting's name in the chart."""
+    """Return for each process the environment variable of each setting's name in the chart."""
     return {
         process: {setting.name: setting.variable for setting in settings if process in setting.processes}
         for process in PROCESSES

@@ -183,8 +183,8 @@ ADMINS: Final = ()
 class Route:
     """A row: a route, its target in billing, and the status for each credential.
 
-    With ``scoped``, a session names its project; a key does not. With ``once``, each successful request needs a target
-    of its own. With ``new_user``, a cell with a session has a user of its own, because the request ends all sessions of
+    With ``scoped``, a session names its project; a key does not. With ``once``, each successful request needs a new
+    target. With ``new_user``, a cell with a session has a new user, because the request ends all sessions of
     the user.
     """
 

@@ -164,7 +164,7 @@ async def _send_log_again(visit: Visit) -> Response:
 
 
 async def send_marked_again(visit: Visit, project: str | None) -> None:
-    """Send the deliveries of a form again, each by a call of its own.
+    """Send the deliveries of a form again, each by its own call.
 
     Args:
         visit: its form has the delivery of a button in ``only``, or the marked ones in ``delivery``.

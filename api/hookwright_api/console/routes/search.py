@@ -19,7 +19,7 @@ from hookwright_crds.keys import MalformedKeyError, digest, key_id_of
 
 _CONDITIONS: Final = ("message_id", "event_id", "recipient")
 """The first one that finds a delivery counts. Only the last one has no index."""
-_MOST: Final = 20
+_LIST_LIMIT: Final = 20
 """Endpoints and keys that a search lists."""
 
 R = TypeVar("R", bound=Record)
@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Record)
 
 @page("/search")
 async def show_search(visit: Visit) -> Response:
-    """Show what can be searched for. The text of a search is in no address, because a recipient is personal."""
+    """Show an empty search. The text of a search is in no address, because a recipient is personal."""
     return await _show(visit)
 
 
@@ -50,8 +50,8 @@ async def _show(visit: Visit, **notice: Any) -> Response:
     problem = visit.problem
     endpoints = []
     if text and not _is_key(text):
-        found, refusal = await attempt(_deliveries(visit, text))
-        listing, problem = found or listing, problem or refusal
+        answer, refusal = await attempt(_deliveries(visit, text))
+        listing, problem = answer or listing, problem or refusal
         endpoints = [record for record in _records(visit, view.endpoints) if text.lower() in record.searchable]
     return visit.render(
         "search.html",
@@ -64,7 +64,7 @@ async def _show(visit: Visit, **notice: Any) -> Response:
         again_path=console_path("search", "again"),
         endpoints=endpoints,
         keys=[record for record in _records(visit, view.keys) if text and _names(record, text)],
-        most=_MOST,
+        most=_LIST_LIMIT,
         problem=problem,
         **notice,
     )
@@ -76,9 +76,9 @@ async def _deliveries(visit: Visit, text: str) -> dict[str, Any]:
     Raises:
         ProblemError: the refusal of ``/v1``; 422, the text is too long or is not printable.
     """
-    chosen, cursor = visit.form.text("condition"), visit.form.text("cursor") or None
+    choice, cursor = visit.form.text("condition"), visit.form.text("cursor") or None
     listing: dict[str, Any] = {}
-    for condition in (chosen,) if chosen in _CONDITIONS else _CONDITIONS:
+    for condition in (choice,) if choice in _CONDITIONS else _CONDITIONS:
         conditions = validated(DeliverySearch, {condition: text, "limit": PAGE, "cursor": cursor})
         listing = {**await visit.call(find_deliveries, conditions), "condition": condition}
         if listing["data"]:

@@ -127,8 +127,8 @@ def _page(
     size = limit + 1 if is_covered else max(limit + 1, CHECKED_AT_ONCE)
     while True:
         ids, position = newest(before, size)
-        found, read_bytes = (ids, 0) if is_covered else _checked(connection, ids, conditions, query.recipient)
-        matching += found
+        matches, read_bytes = (ids, 0) if is_covered else _checked(connection, ids, conditions, query.recipient)
+        matching += matches
         if len(matching) > limit:
             following: str | None = matching[limit - 1]
             break
@@ -169,8 +169,8 @@ def _checked(
         return [id_ for (id_,) in run(connection, CHECK, parameters)], 0
     name = recipient.casefold()
     rows = [*run(connection, CHECK_WITH_HEAD, parameters)]
-    found = [id_ for id_, begin, _ in rows if (read.ids_in(begin)[1] or "").casefold() == name]
-    return found, sum([length for _, _, length in rows])
+    matches = [id_ for id_, begin, _ in rows if (read.ids_in(begin)[1] or "").casefold() == name]
+    return matches, sum([length for _, _, length in rows])
 
 
 def _events(connection: Connection, query: Search) -> Collection[str] | None:
