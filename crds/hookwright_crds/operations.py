@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 from hookwright_crds.documents.delivery_bodies import (
     DeliveriesAnswer,
     DeliveryConditions,
+    DeliveryRetryAnswer,
     DeliverySearch,
     DetailedDelivery,
     EventAnswer,
     LogQuery,
-    RetryAnswer,
 )
 from hookwright_crds.documents.event_bodies import EventsAnswer
 from hookwright_crds.documents.forms import Answer, Request
@@ -202,7 +202,7 @@ OPERATIONS: Final = (
         "Show one delivery with its request as it was sent, and each attempt with the headers of request and answer.",
     ),
     ApiOperation(
-        "retryDelivery", "POST", "/v1/deliveries/{id}/retry", MANAGE, _AGAIN, RetryAnswer,
+        "retryDelivery", "POST", "/v1/deliveries/{id}/retry", MANAGE, _AGAIN, DeliveryRetryAnswer,
         """Send a failed or delivered delivery again, or try a pending one now.
 
         A delivery that is sent again begins its retry schedule anew. A pending one keeps the number of its attempts; if

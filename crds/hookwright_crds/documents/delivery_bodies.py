@@ -190,7 +190,7 @@ class EventAnswer(Answer):
     )
 
 
-class RetryAnswer(Answer):
+class DeliveryRetryAnswer(Answer):
     """A delivery that is sent again."""
 
     id: str

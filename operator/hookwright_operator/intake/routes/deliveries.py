@@ -12,10 +12,10 @@ from hookwright_crds.documents.delivery_bodies import (
     AttemptAnswer,
     DeliveriesAnswer,
     DeliveryAnswer,
+    DeliveryRetryAnswer,
     DetailedAttempt,
     DetailedDelivery,
     LogQuery,
-    RetryAnswer,
     SentRequestAnswer,
 )
 from hookwright_crds.operations import Right
@@ -72,7 +72,7 @@ async def show(intake: IntakeContext, request: Request, right: Right) -> Deliver
     return await _detailed(intake, record, endpoint)
 
 
-async def retry(intake: IntakeContext, request: Request, right: Right) -> RetryAnswer:
+async def retry(intake: IntakeContext, request: Request, right: Right) -> DeliveryRetryAnswer:
     """Send an ended delivery again, or try a pending one now (``?project=``: only of that project)."""
     async with _permitted_delivery(intake, request, right) as (record, endpoint, caller):
         if record.is_test:
@@ -82,7 +82,7 @@ async def retry(intake: IntakeContext, request: Request, right: Right) -> RetryA
         if not await intake.services.delivery_log.retry(record):
             raise ProblemError(409, f"delivery {record.id} is discarded; its webhook was deleted or had expired")
         intake.audit(request, "delivery.retry", caller, endpoint, target=record.id)
-        return RetryAnswer(id=record.id, status="pending")
+        return DeliveryRetryAnswer(id=record.id, status="pending")
 
 
 async def _detailed(intake: IntakeContext, record: DeliveryRecord, endpoint: Endpoint) -> DeliveryAnswer:

@@ -16,6 +16,7 @@ from hookwright_client.models import (
     BegunReplayAnswer,
     DeliveriesAnswer,
     DeliveryAnswer,
+    DeliveryRetryAnswer,
     DetailedDelivery,
     Event,
     EventsAnswer,
@@ -28,7 +29,6 @@ from hookwright_client.models import (
     ReplayAnswer,
     ReplayRequest,
     ReplayRequestState,
-    RetryAnswer,
     SecretAnswer,
     WebhookDetailAnswer,
     WebhookPatch,
@@ -77,7 +77,7 @@ def search() -> DeliveryAnswer:
 
 found = eventually(search, lambda one: one.status.value == "delivered")
 print("status", right(DetailedDelivery, get_delivery.sync(found.id, client=key)).attempts[0].status_code)
-right(RetryAnswer, retry_delivery.sync(found.id, client=key))
+right(DeliveryRetryAnswer, retry_delivery.sync(found.id, client=key))
 eventually(search, lambda one: len(one.attempts) == 2)
 
 rotated = right(SecretAnswer, rotate_webhook_secret.sync(made.id, client=session, project="billing"))

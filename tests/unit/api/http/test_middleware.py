@@ -211,6 +211,7 @@ def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers
     """The description is complete."""
     document = app.openapi()
     assert set(document["components"]["securitySchemes"]) == {"ServiceKey", "Session"}
+    assert not [name for name in document["components"]["schemas"] if "__" in name], "two documents have one name"
     operations = [
         (path, operation)
         for path, item in document["paths"].items()
