@@ -7,6 +7,7 @@ anonymous caller would see the faults of a body. Each route declares its permiss
 cannot be created.
 """
 
+import asyncio
 import secrets
 import time
 from collections import Counter
@@ -128,7 +129,7 @@ class Middleware:
         try:
             await self._count(scope, headers)
             await self.app(scope, receive, answer)
-        except Exception as error:  # noqa: BLE001 - the client gets a problem document for every error
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the client gets a problem for every error
             if "route" not in scope:
                 scope["route"] = next((route for route in self.routes if route.path_regex.match(scope["path"])), None)
             if not status:
@@ -144,9 +145,12 @@ class Middleware:
         if scope["path"] not in self.file_paths:
             enforce(scope, await self.limiter().hit(LimitScope.IP, scope[CLIENT]))
 
-    def _problem(self, error: Exception, scope: Scope, its_id: str) -> ProblemError:
+    def _problem(self, error: BaseException, scope: Scope, its_id: str) -> ProblemError:
         if isinstance(error, ProblemError):
             return error
+        if isinstance(error, asyncio.CancelledError):
+            # The server cancels open requests at the end of its grace period.
+            return unavailable("the API is stopping")
         log.error("unexpected fault", method=scope["method"], route=_route(scope), exc_info=error)
         return ProblemError(500, f"unexpected error; see the API's log for request id {its_id}", trace=its_id)
 

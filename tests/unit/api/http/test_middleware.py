@@ -1,5 +1,6 @@
 """The parts that every answer has, tested with the application without a cluster."""
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,8 @@ from hookwright_api.routes import routers
 from hookwright_api.services import Services
 from hookwright_api.settings import ApiSettings
 from hookwright_api.view.view import View
+from hookwright_runtime.connections import ConnectionBounds
+from hookwright_runtime.server import Server
 
 
 class ReadyView(View):
@@ -26,8 +29,12 @@ class ReadyView(View):
 
 @pytest.fixture(scope="module")
 def assembled() -> FastAPI:
-    """Return the application, with a route that fails."""
+    """Return the application, with a route that fails, and one that does not end."""
     new_app = assemble(ApiSettings())
+
+    @new_app.get("/v1/endless")
+    async def endless() -> None:
+        await asyncio.Event().wait()
 
     @new_app.get("/v1/broken")
     async def broken() -> None:
@@ -73,6 +80,18 @@ async def test_an_unexpected_fault_is_a_500_that_leaks_nothing_and_leads_to_the_
     assert problem["trace_id"] in problem["detail"]
     output = capsys.readouterr()
     assert problem["trace_id"] in output.out + output.err
+
+
+async def test_a_request_that_the_end_of_the_grace_cuts_off_is_a_503(app: FastAPI) -> None:
+    """A client repeats it, and the metrics count no fault of the API."""
+    server = await Server.start(app, host="127.0.0.1", port=0, bounds=ConnectionBounds(total=2, per_address=2), grace=0)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}") as client:
+        request = asyncio.create_task(client.get("/v1/endless"))
+        await asyncio.sleep(0.3)  # until the request is under way; no outside sign shows it
+        await server.stop()
+        answer = await request
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the API is stopping")
+    assert answer.headers["retry-after"]
 
 
 async def test_a_refusal_by_the_limit_of_an_address_has_its_route_in_the_metrics(client: httpx.AsyncClient) -> None:
@@ -187,7 +206,14 @@ def test_every_route_declares_its_permission(app: FastAPI) -> None:
     assert guarded_routes == every
     assert [route.path for route in guarded_routes if route.permission.open] == ["/v1/auth/login"]
     paths = {path for route in app.routes if not (path := getattr(route, "path", "")).startswith("/console")} - {""}
-    assert paths == {"/openapi.json", "/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/v1/broken"}
+    assert paths == {
+        "/openapi.json",
+        "/docs",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
+        "/v1/broken",
+        "/v1/endless",
+    }
     undeclared = APIRouter(route_class=GuardedRoute)
     with pytest.raises(TypeError, match="declare the permission of endpoint with @needs"):
 
@@ -215,7 +241,7 @@ def test_every_operation_tells_its_credentials_its_refusals_and_the_rate_headers
     operations = [
         (path, operation)
         for path, item in document["paths"].items()
-        if path != "/v1/broken"
+        if path not in {"/v1/broken", "/v1/endless"}
         for operation in item.values()
     ]
     assert len(operations) == 36
