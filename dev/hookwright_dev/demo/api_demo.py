@@ -112,7 +112,10 @@ class ApiDemo:
         headers = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After")
         story.output("\n".join([str(answer.status_code), *(f"{name}: {answer.headers.get(name)}" for name in headers)]))
         has_headers = all(name in answer.headers for name in headers)
-        story.check("429, with the time to wait", holds=answer.status_code == 429 and has_headers)
+        story.check(
+            "429, with the time to wait, which the console and curl on this machine wait too",
+            holds=answer.status_code == 429 and has_headers,
+        )
 
     async def _call(
         self, method: str, path: str, status: int, body: object = None, *, shown: bool = True
