@@ -108,6 +108,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._without_progress = 0
         self._refusal: Refusal | None = None
         self._lingers = False
+        # The head of an answer, until it is written; None before there is one.
+        self._head: bytes | None = None
 
     # ---- connection
 
@@ -115,7 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Admit the connection, or refuse it."""
         super().connection_made(transport)
         # The transport of answers, whose end does not reset the connection.
-        self._answering = SimpleNamespace(write=transport.write, is_closing=transport.is_closing, close=self._close)
+        self._answering = SimpleNamespace(write=self._write, is_closing=transport.is_closing, close=self._close)
         self.deadline = self.loop.time() + HEAD_SECONDS
         self._holder, leaving = self._listener.connections.add(self, self.client[0] if self.client else None)
         if leaving is not None:
@@ -275,6 +277,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Start the next pipelined request, or wait for the client."""
+        self._flush_head()
+        self._head = None
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             self.deadline = self.loop.time() + HEAD_SECONDS
@@ -299,6 +303,22 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._holder is not None:
             self._holder.arriving.pop(self, None)
             self._holder.idle[self] = None
+
+    # ---- writing
+
+    def _write(self, data: bytes) -> None:
+        """Write a piece of an answer, the head with the body's first piece: each write is a call of the system."""
+        if self._head is None and not data.startswith(_CONTINUE):
+            self._head = data
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        self.transport.write(data)
+
+    def _flush_head(self) -> None:
+        if self._head:
+            self.transport.write(self._head)
+            self._head = b""
 
     # ---- refusing
 
@@ -360,6 +380,7 @@ class BoundedProtocol(HttpToolsProtocol):
         Closing a socket that holds unread bytes resets the connection, and the client would not read the answer
         (RFC 9112, section 9.6).
         """
+        self._flush_head()
         if self.transport.is_closing() or (self._reading is not _BODY and self._refusal is None):
             self.transport.close()
             return
@@ -368,4 +389,5 @@ class BoundedProtocol(HttpToolsProtocol):
         self.deadline = self.loop.time() + LINGER_SECONDS
 
 
+_CONTINUE: Final = b"HTTP/1.1 100 "
 _FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})

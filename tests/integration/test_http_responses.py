@@ -78,7 +78,19 @@ async def test_every_kind_of_response_is_complete(port: int, request_bytes: byte
 
 
 async def test_pipelined_requests_are_answered_in_their_order(port: int) -> None:
-    """Each of them has its own head and body."""
-    answer = await answers(port, get("/") + get("/large") + get("/", "GET", "Connection: close"))
-    assert answer.count(b"HTTP/1.1 200 OK") == 3
+    """Each of them has its own head and body, or none."""
+    requests = get("/") + get("/", "HEAD") + get("/large") + get("/none") + get("/", "GET", "Connection: close")
+    answer = await answers(port, requests)
+    assert answer.count(b"HTTP/1.1 200 OK") == 4
+    assert answer.count(b"HTTP/1.1 204 ") == 1
     assert answer.index(BODY) < answer.index(LARGE) < answer.rindex(BODY)
+
+
+async def test_the_head_and_the_body_of_an_answer_are_one_write(port: int) -> None:
+    """The client reads both at once, so each side makes one call of the system less."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(20):
+        writer.write(get("/"))
+        answer = await reader.read(2**16)
+        assert answer.endswith(BODY)
+    writer.close()
