@@ -89,7 +89,8 @@ async def refused(stage: Stage, database: Path, number: int) -> AsyncIterator[li
     async with locked(database):
         for its_id in ids:
             stage.add(its_id)
-        await until(lambda: stage.queue.refused == len(ids))
+        # The task of the first call has ended, so those of the single results have begun.
+        await until(lambda: stage.queue.refused == len(ids) == len(stage.tasks))
         yield ids
 
 
