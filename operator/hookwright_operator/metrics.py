@@ -40,8 +40,9 @@ ATTEMPT_DURATION: Final = Histogram(
 )
 OWN_FAULTS: Final = Counter(
     "hookwright_own_faults",
-    "Attempts not started because this replica lacked file descriptors, memory, local ports, slots for name "
-    "look-ups (lookups) or slots of the namespace (namespace_lookups). They are not recorded, and start later.",
+    "Attempts not made because this replica lacked file descriptors, memory, local ports, slots for name "
+    "look-ups (lookups) or slots of the namespace (namespace_lookups), or because the egress proxy failed (proxy). "
+    "They are not recorded, and start later.",
     ["reason"],
 )
 LATENCY: Final = Histogram(
@@ -163,7 +164,7 @@ STATES: Final = ("active", "unreachable", "suspended", "blocked")
 NAMESPACE_BOUNDS: Final = ("attempts", "memory", "polls")
 """Values of ``hookwright_namespace_use_ratio``'s label."""
 
-OWN_FAULT_REASONS: Final = ("descriptors", "memory", "ports", "lookups", "namespace_lookups")
+OWN_FAULT_REASONS: Final = ("descriptors", "memory", "ports", "lookups", "namespace_lookups", "proxy")
 """Values of ``hookwright_own_faults_total``'s label."""
 
 REGISTRY.register(WHOLE_STORE)

@@ -147,6 +147,8 @@ class Operator:
             traces=self._traces,
             traces_to_receivers=settings.traces_to_receivers,
             idle=_idle_connections(settings),
+            proxy=settings.proxy_url,
+            proxy_exceptions=settings.proxy_exceptions,
         )
         self._store_probe = StoreProbe(store.ping)
         self._unpublished_health = UnpublishedHealth(self._queue, utc_now)

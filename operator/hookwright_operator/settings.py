@@ -8,6 +8,7 @@ from pydantic_settings import NoDecode
 from hookwright_crds.base import parse_duration
 from hookwright_crds.endpoint_fields import TIMEOUT_BOUNDS
 from hookwright_operator.delivery.attempt import RetrySchedule
+from hookwright_operator.delivery.http.egress_proxy import check_proxy_url, proxy_exception
 from hookwright_operator.delivery.http.guard import host_suffix
 from hookwright_runtime.settings import COMMAS, Networks, ProcessSettings
 
@@ -33,6 +34,7 @@ def _schedule(value: object) -> object:
 
 Roles = Annotated[tuple[str, ...], NoDecode, COMMAS, AfterValidator(_roles)]
 HostSuffixes = Annotated[tuple[Annotated[str, AfterValidator(host_suffix)], ...], NoDecode, COMMAS]
+ProxyExceptions = Annotated[tuple[Annotated[str, AfterValidator(proxy_exception)], ...], NoDecode, COMMAS]
 Schedule = Annotated[RetrySchedule, NoDecode, BeforeValidator(_schedule)]
 
 
@@ -71,6 +73,15 @@ class OperatorSettings(ProcessSettings):
     )
     denied_hosts: HostSuffixes = Field(
         default=(), description="Domains, with all hosts below them, to which deliveries are forbidden."
+    )
+    proxy_url: Annotated[str, AfterValidator(check_proxy_url)] = Field(
+        default="",
+        description="Proxy through which all deliveries and tests go, such as http://proxy.example.com:3128 or "
+        "http://user:password@proxy.example.com:3128. It must allow CONNECT to the addresses of the receivers. "
+        "Empty: none.",
+    )
+    proxy_exceptions: ProxyExceptions = Field(
+        default=(), description="Domains and CIDRs of receivers that are reached without the proxy."
     )
     lease: float = Field(
         default=60.0, gt=0, description="Seconds after which the claims of a replica expire if it does not renew them."

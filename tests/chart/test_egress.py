@@ -104,6 +104,28 @@ def test_allowed_and_denied_networks_and_more_rules_are_in_the_wall(chart: Chart
         assert not reaches(rules, address, 8080), address
 
 
+def test_with_a_proxy_only_it_and_its_exceptions_are_reached(chart: Chart) -> None:
+    """The port follows from the URL, or from a value if the URL is in a Secret."""
+    exceptions = {"proxyExceptions": ["192.0.2.0/24", "2001:db8::7", "internal.example.com"]}
+    proxy_peer = [{"ipBlock": {"cidr": "10.4.0.0/16"}}]
+    by_secret = {
+        "settings": exceptions,
+        "egressProxy": {"existingSecret": {"name": "proxy"}},
+        "networkPolicy": {"egress": {"proxyPorts": [3129], "proxyTo": proxy_peer}},
+    }
+    by_url = {"settings": {**exceptions, "proxyUrl": "http://proxy:3129"}, "networkPolicy": by_secret["networkPolicy"]}
+    for values in (by_secret, by_url):
+        rules = egress(chart.objects(values), "operator")
+        for address, port, is_open in (
+            ("10.4.0.1", 3129, True),
+            ("10.5.0.1", 3129, False),
+            ("192.0.2.9", 8443, True),
+            ("2001:db8::7", 8443, True),
+            ("93.184.215.14", 8443, False),
+        ):
+            assert reaches(rules, address, port) is is_open, address
+
+
 def test_by_default_private_addresses_keep_the_ports_of_what_the_operator_needs() -> None:
     """An ipBlock cannot select API server, DNS and database, so their ports stay open unless they are named."""
     usual, tight = egress(golden("separate"), "delivery"), egress(golden("replicas"), "operator")

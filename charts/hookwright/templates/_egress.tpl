@@ -94,7 +94,19 @@ it afterwards, so the ports of the API servers are allowed too. */ -}}
 {{ include "hookwright.egressRule" (dict "ports" (list (include "hookwright.urlPort" .))) }}
 {{- end }}
 {{- if include "hookwright.takesIn" . }}
+{{- if or $v.settings.proxyUrl $v.egressProxy.existingSecret.name }}
+{{- $ports := $egress.proxyPorts }}
+{{- if not $v.egressProxy.existingSecret.name }}{{ $ports = list (include "hookwright.urlPort" $v.settings.proxyUrl) }}{{ end }}
+{{ include "hookwright.egressRule" (dict "ports" $ports "to" $egress.proxyTo) }}
+{{- range $v.settings.proxyExceptions }}
+{{- if regexMatch "[/:]|^[0-9.]+$" . }}
+- ports: [{protocol: TCP}]
+  to: [{ipBlock: {cidr: {{ include "hookwright.cidr" . | quote }}}}]
+{{- end }}
+{{- end }}
+{{- else }}
 {{ include "hookwright.receivers" .root }}
+{{- end }}
 {{- end }}
 {{- with $egress.operatorTo }}
 {{ toYaml . }}

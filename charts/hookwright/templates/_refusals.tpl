@@ -18,6 +18,9 @@
 {{- else if and $sqlite $url (not (hasPrefix "sqlite:////var/lib/hookwright/" $url)) -}}
 {{- println (printf "settings.databaseUrl is %s, but the pod can write only below /var/lib/hookwright: use sqlite:////var/lib/hookwright/hookwright.db, or PostgreSQL by database.existingSecret.name" $url) -}}
 {{- end -}}
+{{- if regexMatch "://[^/@]*:[^/@]+@" ($s.proxyUrl | default "") -}}
+{{- println "settings.proxyUrl contains a password that every reader of Deployments can see: put the URL in a Secret and name that in egressProxy.existingSecret.name" -}}
+{{- end -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" ($s.rateLimitUrl | default "") -}}
 {{- println "settings.rateLimitUrl contains a password that every reader of Deployments can see: put the URL in a Secret and name that in rateLimits.existingSecret.name" -}}
 {{- end -}}

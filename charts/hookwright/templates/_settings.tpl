@@ -64,6 +64,7 @@ sqlite
 {{- $_ := set $given "operatorUrl" (default $url $root.Values.settings.operatorUrl) -}}
 {{- $secrets := dict -}}
 {{- if $root.Values.database.existingSecret.name }}{{ $_ := set $secrets "databaseUrl" $root.Values.database.existingSecret }}{{ end -}}
+{{- if $root.Values.egressProxy.existingSecret.name }}{{ $_ := set $secrets "proxyUrl" $root.Values.egressProxy.existingSecret }}{{ end -}}
 {{- if $root.Values.rateLimits.existingSecret.name }}{{ $_ := set $secrets "rateLimitUrl" $root.Values.rateLimits.existingSecret }}{{ end -}}
 {{- $process := ternary "api" "operator" (eq .component "api") -}}
 {{- with include "hookwright.roles" . }}

@@ -223,4 +223,4 @@ class AttemptRunner:
 
 
 def _report_own_faults(reason: str, count: int) -> None:
-    log.warning("attempts postponed, this process lacks resources", reason=reason, attempts=count)
+    log.warning("attempts postponed, this installation lacks resources", reason=reason, attempts=count)

@@ -1,6 +1,6 @@
 """HTTP client of the sender: connections to receivers, kept for the next attempt.
 
-The client does only what a delivery needs: no redirects, no proxies, no cookies, no retries.
+The client does only what a delivery needs: no redirects, no cookies, no retries.
 The guard checks every address when its socket is created.
 """
 
@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 import aiohappyeyeballs
 
 from hookwright_operator.delivery.http.connection import Connection, Exchange
+from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, Step, lookup_words, own_fault
-from hookwright_operator.delivery.http.guard import Guard, is_literal
+from hookwright_operator.delivery.http.guard import Guard, address_info, is_literal
 from hookwright_operator.delivery.http.resolver import GuardedResolver
 from hookwright_runtime.errors import RefusedAddressError
 
@@ -137,10 +138,14 @@ class Client:
         resolver: finds addresses.
         tls: context for https.
         idle: maximum number of connections without a request.
+        proxy: makes the connections to receivers; None for direct ones.
     """
 
-    def __init__(self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext, idle: int) -> None:
+    def __init__(
+        self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext, idle: int, proxy: EgressProxy | None = None
+    ) -> None:
         self._guard = guard
+        self._proxy = proxy
         self._resolver = resolver
         self._tls = tls
         self._loop = asyncio.get_running_loop()
@@ -167,6 +172,7 @@ class Client:
             DeadlineError: the deadline passed.
             RefusedAddressError: the guard refuses the address.
             NoPlaceError: there was no place for the name look-up.
+            ProxyError: the egress proxy failed.
             OSError: no connection could be made, or it broke; ``ssl.SSLError`` too.
         """
         if self._closed:
@@ -212,6 +218,8 @@ class Client:
                 connection = await self._connected_somehow(origin, addresses, exchange)
         except TimeoutError as error:
             # The network's own ETIMEDOUT is a TimeoutError too.
+            if self._proxy is not None and limit.expired() and exchange.step is Step.PROXY:
+                raise self._proxy.silence() from None
             raise DeadlineError if limit.expired() else error from None
         self._open.add(connection)
         connection.closed.add_done_callback(lambda _: self._open.discard(connection))
@@ -265,6 +273,23 @@ class Client:
 
     async def _connected(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
         """Connect to the first address that accepts, with TLS if the origin requires it."""
+        proxy = self._proxy if self._proxy is not None and self._proxy.serves(origin.host, addresses) else None
+        while True:
+            if proxy is None:
+                sock, address = await self._direct_socket(origin, addresses, exchange)
+            else:
+                sock, address = await self._tunnel(proxy, origin, addresses, exchange)
+            try:
+                return await self._established(origin, sock)
+            except OSError:
+                addresses = [other for other in addresses if other != address]
+                if not addresses:
+                    raise
+
+    async def _direct_socket(
+        self, origin: Origin, addresses: list[str], exchange: Exchange
+    ) -> tuple[socket.socket, str]:
+        """Return a socket that is connected to one of the addresses, and that address."""
         own_faults: list[OSError] = []
         address_of: dict[socket.socket, str] = {}
 
@@ -280,35 +305,45 @@ class Client:
             address_of[sock] = sockaddr[0]
             return sock
 
-        candidates = [_addr_info(address, origin.port) for address in addresses]
-        while True:
+        candidates = [address_info(address, origin.port) for address in addresses]
+        try:
+            sock = await aiohappyeyeballs.start_connection(
+                candidates, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
+            )
+        except OSError as error:
+            # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
+            raise (own_faults[0] if own_faults else error) from None
+        return sock, address_of[sock]
+
+    async def _tunnel(
+        self, proxy: EgressProxy, origin: Origin, addresses: list[str], exchange: Exchange
+    ) -> tuple[socket.socket, str]:
+        """Return a socket whose bytes the proxy forwards to one of the addresses, and that address."""
+        for address in addresses:
+            self._guard.check(address, origin.host)
+        for address in addresses:
             try:
-                sock = await aiohappyeyeballs.start_connection(
-                    candidates, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
-                )
-            except OSError as error:
-                # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
-                raise (own_faults[0] if own_faults else error) from None
-            try:
-                _close_if_reset(sock)
-                # A port of a connection that this process closes is in use for 60 s, unless the close is a reset. A
-                # tenant whose handshakes fail could otherwise use all ports towards a receiver of another tenant.
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-                _, connection = await self._loop.create_connection(
-                    Connection,
-                    sock=sock,
-                    ssl=self._tls if origin.tls else None,
-                    # Certificates contain names without a trailing dot.
-                    server_hostname=origin.host.rstrip(".") if origin.tls else None,
-                )
-            except OSError:
-                candidates = [info for info in candidates if info[4][0] != address_of[sock]]
-                if not candidates:
-                    raise
-            else:
-                with suppress(OSError):  # the receiver may have closed it meanwhile
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_RESET)
-                return connection
+                return await proxy.tunnel(origin.host, address, origin.port, exchange), address
+            except AttemptError as error:
+                fault = error
+        raise fault
+
+    async def _established(self, origin: Origin, sock: socket.socket) -> Connection:
+        """Make a connection of a socket, with TLS if the origin requires it; the socket is closed if that fails."""
+        _close_if_reset(sock)
+        # A port of a connection that this process closes is in use for 60 s, unless the close is a reset. A
+        # tenant whose handshakes fail could otherwise use all ports towards a receiver of another tenant.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        _, connection = await self._loop.create_connection(
+            Connection,
+            sock=sock,
+            ssl=self._tls if origin.tls else None,
+            # Certificates contain names without a trailing dot.
+            server_hostname=origin.host.rstrip(".") if origin.tls else None,
+        )
+        with suppress(OSError):  # the receiver may have closed it meanwhile
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_RESET)
+        return connection
 
 
 class _Socket(socket.socket):
@@ -352,9 +387,3 @@ def _has_route(family: int, address: tuple[object, ...]) -> bool:
     except OSError as error:
         return error.errno in (errno.EMFILE, errno.ENFILE)
     return True
-
-
-def _addr_info(address: str, port: int) -> aiohappyeyeballs.AddrInfoType:
-    if ":" in address:
-        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0)
-    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)

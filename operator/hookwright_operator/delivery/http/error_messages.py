@@ -58,10 +58,15 @@ class NoPlaceError(Exception):
         self.reason = reason
 
 
+class ProxyError(Exception):
+    """A fault of the egress proxy itself, not of the receiver."""
+
+
 class Step(StrEnum):
     """Steps of an attempt, in order."""
 
     LOOKUP = "looking up the name"
+    PROXY = "connecting to the egress proxy"
     CONNECT = "connecting"
     ANSWER = "waiting for the answer"
     BODY = "reading the answer"
@@ -85,7 +90,7 @@ def timeout_words(timeout: float, step: Step) -> str:
 
 
 def own_fault(error: BaseException) -> str:
-    """Return which resource this process lacked for an attempt, '' if the attempt failed for another reason.
+    """Return what this installation lacked for an attempt, '' if the attempt failed for another reason.
 
     Such a fault gives no information about the receiver. The values are those of ``hookwright_own_faults_total``'s
     label. ``EADDRNOTAVAIL`` counts as a lack of local ports, because the client has already excluded an address
@@ -94,6 +99,8 @@ def own_fault(error: BaseException) -> str:
     match error:
         case NoPlaceError():
             return error.reason
+        case ProxyError():
+            return "proxy"
         case MemoryError():
             return "memory"
         case ssl.SSLError():
@@ -112,7 +119,7 @@ def fault_words(error: Exception, step: Step) -> str:
     """Return the text for an error of the client, ssl or the socket, '' for an unexpected error."""
     words = ""
     match error:
-        case AttemptError() | NoPlaceError():
+        case AttemptError() | NoPlaceError() | ProxyError():
             words = str(error)
         case RefusedAddressError():
             words = f"address refused: {error}"
@@ -126,7 +133,7 @@ def fault_words(error: Exception, step: Step) -> str:
 
 
 def _socket_words(error: OSError, step: Step) -> str:
-    is_connected = step not in (Step.LOOKUP, Step.CONNECT)
+    is_connected = step not in (Step.LOOKUP, Step.PROXY, Step.CONNECT)
     if error.errno is None:
         return f"connection closed while {step}" if is_connected else _unconnected_words(error)
     words = _ERRNO_WORDS.get(error.errno) or f"network error: {os.strerror(error.errno).lower()}"

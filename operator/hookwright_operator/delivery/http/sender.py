@@ -22,6 +22,7 @@ from hookwright_crds.endpoint_fields import CLOUDEVENTS, RESERVED_HEADERS
 from hookwright_operator.delivery.attempt import Outcome
 from hookwright_operator.delivery.http.client import Client, Origin
 from hookwright_operator.delivery.http.connection import Exchange
+from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.error_messages import (
     AttemptError,
     DeadlineError,
@@ -73,6 +74,8 @@ class Sender:
         traces: creates a span for each attempt whose event is traced; None creates no spans.
         traces_to_receivers: whether such an attempt sends its ``traceparent`` to the receiver.
         idle: connections without a request that are kept for the next attempt, of all receivers.
+        proxy: URL of the egress proxy; empty for direct connections.
+        proxy_exceptions: domains and networks that are reached without it.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class Sender:
         traces: Traces | None = None,
         traces_to_receivers: bool = False,
         idle: int = 1024,
+        proxy: str = "",
+        proxy_exceptions: Sequence[str] = (),
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent
@@ -97,6 +102,8 @@ class Sender:
         self._traces = traces
         self._traces_to_receivers = traces_to_receivers
         self._most_idle = idle
+        self._proxy_url, self._proxy_exceptions = proxy, proxy_exceptions
+        self._proxy: EgressProxy | None = None
         self._targets: dict[str, tuple[Endpoint, _Target]] = {}
         self._client: Client | None = None
         self._resolver: GuardedResolver | None = None
@@ -113,14 +120,17 @@ class Sender:
     async def start(self) -> None:
         """Create the client; call it in the event loop that will send."""
         self._resolver = GuardedResolver(self._guard, self._lookup)
-        self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle)
+        if self._proxy_url:
+            self._proxy = EgressProxy(self._proxy_url, self._proxy_exceptions, self._lookup)
+        self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle, self._proxy)
 
     async def close(self) -> None:
         """Close all connections; attempts under way fail."""
         if self._client is not None:
             await self._client.close()
-        if self._resolver is not None:
-            await self._resolver.close()
+        for resolver in (self._resolver, self._proxy):
+            if resolver is not None:
+                await resolver.close()
 
     async def send(self, endpoint: Endpoint, delivery: Claimed, *, now: Callable[[], float]) -> Outcome:
         """Make one attempt; every failure is returned in the outcome and not raised.
