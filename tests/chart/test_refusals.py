@@ -83,6 +83,7 @@ REFUSED: dict[str, tuple[Object, tuple[str, ...]]] = {
             "settings": {
                 "databaseUrl": "postgresql://u:hunter2@host/db",
                 "rateLimitUrl": "redis://:hunter2@host:6379",
+                "proxyUrl": "http://u:hunter2@proxy:3128",
                 "lease": 6,
                 "maxTimeout": 5,
                 "watchNamespaces": ["other"],
@@ -100,6 +101,7 @@ REFUSED: dict[str, tuple[Object, tuple[str, ...]]] = {
             "ingress and gateway lead to the API, but api.enabled is false",
             "firstOrganization.user.passwordHash must be an argon2id hash",
             "name that in database.existingSecret.name",
+            "name that in egressProxy.existingSecret.name",
             "name that in rateLimits.existingSecret.name",
             "longer than the longest attempt, settings.maxTimeout of 5 s",
             "the operator does not serve it",

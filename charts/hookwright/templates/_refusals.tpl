@@ -20,6 +20,8 @@
 {{- end -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" ($s.proxyUrl | default "") -}}
 {{- println "settings.proxyUrl contains a password that every reader of Deployments can see: put the URL in a Secret and name that in egressProxy.existingSecret.name" -}}
+{{- else if not (regexMatch "^(http://.+)?$" ($s.proxyUrl | default "")) -}}
+{{- println (printf "settings.proxyUrl is %s: write the proxy as http://proxy.example.com:3128" $s.proxyUrl) -}}
 {{- end -}}
 {{- if regexMatch "://[^/@]*:[^/@]+@" ($s.rateLimitUrl | default "") -}}
 {{- println "settings.rateLimitUrl contains a password that every reader of Deployments can see: put the URL in a Secret and name that in rateLimits.existingSecret.name" -}}
