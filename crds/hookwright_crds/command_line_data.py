@@ -18,7 +18,8 @@ from hookwright_crds.users import UserRole
 _Type: TypeAlias = Any
 """What an annotation can contain: a class or a form of `typing`."""
 _OPTIONS: Final = {
-    "url": ["--to"], "events": ["--event", "-e"], "headers": ["--header"], "schedule": ["--retry-schedule"]
+    "url": ["--to"], "events": ["--event", "-e"], "headers": ["--header"], "schedule": ["--retry-schedule"],
+    "form": ["--signature-form"], "header": ["--signature-header"],
 }  # fmt: skip
 """The names of options that are not the name of the field."""
 _CHECKS: Final = {"duration": get_args(Duration)[-1], "url": AfterValidator(check_url)}
@@ -63,12 +64,13 @@ def _form(kind: _Type, metadata: list[Any]) -> dict[str, Any]:
     if origin is Literal:
         return {"form": "choice", "choices": list(arguments)}
     if isinstance(kind, type) and issubclass(kind, Model):
-        infos = kind.model_fields.values()
-        if any(info.is_required() for info in infos):
+        infos = [*kind.model_fields.values()]
+        if len(infos) == 1 and infos[0].is_required():
             form = "object"  # the value of its only field
         else:
             # A group means something without a value if it has defaults, so a flag chooses it.
-            form = "group" if any(info.default is not None for info in infos) else "parts"
+            has_defaults = any(info.default is not None and not info.is_required() for info in infos)
+            form = "group" if has_defaults else "parts"
         return {"form": form, "fields": list(_fields(kind))}
     if origin is tuple and _form(arguments[0], [])["form"] == "number":
         return {"form": "numbers"}

@@ -32,6 +32,11 @@ RESERVED_HEADERS: Final = frozenset(
     }
 )  # fmt: skip
 """Header names, lower case, that Hookwright or HTTP itself sets (RFC 9110, Standard Webhooks)."""
+SIGNATURE_RESERVED: Final = RESERVED_HEADERS | {"accept", "accept-encoding", "traceparent", "tracestate"}
+"""Names that the extra signature cannot have: unlike a static header, it replaces no header that Hookwright sends."""
+SIGNATURE_HEADER_SENTENCE: Final = (
+    "the extra signature needs a header of its own, which neither headers nor Hookwright or HTTP itself sets"
+)
 HEADER_NAME_PATTERN: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$"
 HEADER_VALUE_PATTERN: Final = r"^[\x20-\x7e\x80-\xff]*$"
 CLOUDEVENTS: Final = "cloudevents"
@@ -134,6 +139,23 @@ class Retry(Model):
     )
 
 
+class ExtraSignature(Model):
+    """One more signature header, as another sender signs, for receivers that verify that."""
+
+    form: Literal["github", "stripe", "hex"] = Field(
+        title="Form of an extra signature",
+        description="github: sha256= and the hex HMAC-SHA256 of the body. stripe: t= and the time, v1= and the hex "
+        "HMAC-SHA256 of the time, a dot and the body; one v1= for each secret. hex: the hex HMAC-SHA256 of the body. "
+        "The key is the signing secret as text; during an overlap as that of X-Service-Signature.",
+        examples=["github"],
+    )
+    header: Annotated[HeaderName, Field(max_length=256)] = Field(
+        title="Header of an extra signature",
+        description="Name of the header. No other header may have it, in any case.",
+        examples=["X-Hub-Signature-256"],
+    )
+
+
 class EndpointFields(Model):
     """The fields of an endpoint that have the same form on every surface; it has either a url or pull."""
 
@@ -167,6 +189,11 @@ class EndpointFields(Model):
         "Headers that HTTP or Hookwright sets are refused. "
         "Do not put secrets here: everyone who can read this object, as with kubectl describe, sees the values.",
         max_length=MAX_HEADERS,
+    )
+    extra_signature: ExtraSignature | None = Field(
+        default=None,
+        description="One more signature header, in the form of GitHub, of Stripe or in hex, so that receivers of "
+        "another sender need no change.",
     )
     timeout: Annotated[Duration, within("timeout", TIMEOUT_BOUNDS)] = Field(
         default="15s",
@@ -220,6 +247,10 @@ def check_consistent(fields: F) -> F:
     """Return the fields of an endpoint if each fits the others, raise ValueError otherwise."""
     if fields.format == CLOUDEVENTS and any(name.lower().startswith("ce-") for name in fields.headers):
         raise ValueError(CLOUDEVENT_HEADERS_SENTENCE)
+    if fields.extra_signature is not None:
+        name, own_names = fields.extra_signature.header.lower(), map(str.lower, fields.headers)
+        if name in SIGNATURE_RESERVED or name.startswith("ce-") or name in own_names:
+            raise ValueError(SIGNATURE_HEADER_SENTENCE)
     if (fields.url is None) == (fields.pull is None):
         raise ValueError(URL_OR_PULL_SENTENCE)
     for name in PUSH_FIELDS:

@@ -33,6 +33,7 @@ from hookwright_crds.endpoint_fields import (
     Overlap,
 )
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
+from hookwright_crds.signing_secrets import Encoding
 
 TTL_BOUNDS: Final = ("1m", "168h")
 PREVIOUS_KEYS: Final = 3
@@ -235,6 +236,12 @@ class SecretRef(Model):
         max_length=253,
         pattern=FIELD_NAME_PATTERN,
     )
+    encoding: Encoding = Field(
+        default="whsec",
+        description="whsec: the form that key describes. raw: the secret of another sender as it is, 1 to 512 "
+        "printable characters; further ones are on further lines. A Secret with raw needs the label "
+        'hookwright.dev/signing-secret: "true", because its content could be a password.',
+    )
 
 
 class Signing(Model):
@@ -253,6 +260,11 @@ class Signing(Model):
         description="Sign with a Secret that you make, for example with external-secrets; the operator then makes "
         "none. A change of the Secret is used within a minute.",
     )
+
+    @property
+    def encoding(self) -> Encoding:
+        """The form of the signing secrets."""
+        return self.secret_ref.encoding if self.secret_ref is not None else "whsec"
 
 
 class CredentialRef(Model):
@@ -304,6 +316,8 @@ class WebhookEndpointSpec(EndpointFields):
     def _fitting_secret_headers(self) -> Self:
         names = [header.name.lower() for header in self.secret_headers]
         taken_names = RESERVED_HEADERS | {name.lower() for name in self.headers}
+        if self.extra_signature is not None:
+            taken_names |= {self.extra_signature.header.lower()}
         has_context_header = self.format == CLOUDEVENTS and any(name.startswith("ce-") for name in names)
         if len(set(names)) < len(names) or not taken_names.isdisjoint(names) or has_context_header:
             raise ValueError(HEADERS_ONCE_SENTENCE)

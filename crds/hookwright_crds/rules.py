@@ -7,7 +7,7 @@ repeat them.
 Source: Kubernetes, "Common Expression Language in Kubernetes", with ``reason`` and ``fieldPath`` of 1.28.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,8 @@ from hookwright_crds.endpoint_fields import (
     RETRY_AFTER_BOUNDS,
     SCHEDULE_BOUNDS,
     SCHEDULE_SENTENCE,
+    SIGNATURE_HEADER_SENTENCE,
+    SIGNATURE_RESERVED,
     TIMEOUT_BOUNDS,
     URL_OR_PULL_SENTENCE,
     EndpointFields,
@@ -133,7 +135,13 @@ _EXPIRY: Final = Rule(
     f"self >= timestamp('{format_timestamp(EARLIEST)}') && self < timestamp('{format_timestamp(LATEST)}')",
     f"expiresAt must be a time from {format_timestamp(EARLIEST)} to before {format_timestamp(LATEST)}",
 )
-_RESERVED_NAMES: Final = "[" + ", ".join(f"'{name}'" for name in sorted(RESERVED_HEADERS)) + "]"
+
+
+def _cel_list(names: Iterable[str]) -> str:
+    return "[" + ", ".join(f"'{name}'" for name in sorted(names)) + "]"
+
+
+_RESERVED_NAMES: Final = _cel_list(RESERVED_HEADERS)
 
 RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
     "Project": {},
@@ -180,12 +188,21 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
             ),
             Rule("has(self.url) != has(self.pull)", URL_OR_PULL_SENTENCE),
             *map(_push_only, PUSH_FIELDS),
+            Rule(
+                "!has(self.extraSignature) || [self.extraSignature.header.lowerAscii()].all(name, "
+                f"!(name in {_cel_list(SIGNATURE_RESERVED)}) && !name.startsWith('ce-') "
+                "&& !(has(self.headers) && self.headers.exists(other, other.lowerAscii() == name)))",
+                SIGNATURE_HEADER_SENTENCE,
+                field=".extraSignature",
+                reason=FORBIDDEN,
+            ),
             Rule("!has(self.secretHeaders) || !has(self.pull)", HEADERS_PUSH_SENTENCE, field=".secretHeaders"),
             Rule(
                 "!has(self.secretHeaders) || self.secretHeaders.map(header, header.name.lowerAscii()).all(name, "
                 f"!(name in {_RESERVED_NAMES}) "
                 f"&& !(has(self.format) && self.format == '{CLOUDEVENTS}' && name.startsWith('ce-')) "
                 "&& self.secretHeaders.exists_one(header, header.name.lowerAscii() == name) "
+                "&& !(has(self.extraSignature) && self.extraSignature.header.lowerAscii() == name) "
                 "&& !(has(self.headers) && self.headers.exists(other, other.lowerAscii() == name)))",
                 HEADERS_ONCE_SENTENCE,
                 field=".secretHeaders",

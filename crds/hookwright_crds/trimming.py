@@ -15,6 +15,8 @@ KEPT_BYTES: Final = 4096
 """Maximum bytes that are kept of an object's annotations, finalizers and own labels, and of a Secret's fields, each."""
 CREDENTIAL_BYTES: Final = 16_384
 """Maximum bytes that are kept of the fields of a Secret with credentials for deliveries, with names and in base64."""
+TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - the type of a Secret
+"""Nobody can offer such a Secret: who may only create Secrets could read the token that Kubernetes writes into it."""
 MORE_FINALIZERS: Final = "hookwright.dev/more"
 """A placeholder in the list of finalizers for those that were removed; no finalizer has this name."""
 
@@ -46,8 +48,7 @@ def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
     result = trimmed(body)
     if "data" in body:
         data, labels = body["data"] or {}, result["metadata"].get("labels", {})
-        # Who may only create Secrets could otherwise read the token that Kubernetes writes into this one.
-        is_credential = is_offered(labels) and body.get("type") != "kubernetes.io/service-account-token"
+        is_credential = is_offered(labels) and body.get("type") != TOKEN_TYPE
         result["data"] = _within(sorted(data.items()), CREDENTIAL_BYTES) if is_credential else _fields(data)
     return result
 

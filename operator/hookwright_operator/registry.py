@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol, Self
 
 from hookwright_crds.base import parse_duration
-from hookwright_crds.endpoint_fields import Retry
+from hookwright_crds.endpoint_fields import ExtraSignature, Retry
 from hookwright_crds.events import expanded
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
@@ -60,11 +60,12 @@ class Endpoint:
         per_minute: attempts a minute at most, evenly spread; None: no limit.
         max_attempts: of one delivery; None: as many as the retry schedule has.
         retry: what its spec says about retries, None if it has nothing of it.
+        extra_signature: one more signature header, None if its spec has none.
         secret_headers: headers whose values are in Secrets of the tenant; none while one of them is missing or refused.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
-        newest_signs: whether the newest secret makes ``X-Service-Signature``, as for a Secret that the tenant makes;
-            otherwise the oldest one makes it.
+        newest_signs: whether the newest secret makes signatures with one value, as for a Secret that the tenant makes;
+            otherwise the oldest one makes them.
         rotation: the value of ``spec.signing.rotation`` for which the newest secret was made.
         previous_until: when the last overlap of a replaced secret ends, None without an overlap.
         omits_responses: whether the bodies of answers are not stored; the registry sets it by the project's settings.
@@ -85,6 +86,7 @@ class Endpoint:
     per_minute: int | None = None
     max_attempts: int | None = None
     retry: Retry | None = None
+    extra_signature: ExtraSignature | None = None
     secret_headers: tuple[SecretValue, ...] = field(default=(), repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     block_reason: str = ""
@@ -124,6 +126,7 @@ class Endpoint:
             per_minute=spec.rate_limit.per_minute if spec.rate_limit else None,
             max_attempts=spec.max_attempts,
             retry=spec.retry,
+            extra_signature=spec.extra_signature,
             secrets=secrets,
             secret_headers=secret_headers,
             block_reason=block_reason,

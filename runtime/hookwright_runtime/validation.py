@@ -8,7 +8,12 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from hookwright_crds.documents.forms import BEFORE_SINCE, Request
-from hookwright_crds.endpoint_fields import CLOUDEVENT_HEADERS_SENTENCE, PUSH_ONLY_SENTENCE, URL_OR_PULL_SENTENCE
+from hookwright_crds.endpoint_fields import (
+    CLOUDEVENT_HEADERS_SENTENCE,
+    PUSH_ONLY_SENTENCE,
+    SIGNATURE_HEADER_SENTENCE,
+    URL_OR_PULL_SENTENCE,
+)
 from hookwright_crds.rules import SENTENCES
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError, invalid
 from hookwright_runtime.request_body import check_values, parse_json
@@ -19,6 +24,7 @@ _FIELDS: Final = {
     BEFORE_SINCE: "until",
     CLOUDEVENT_HEADERS_SENTENCE: "headers",
     PUSH_ONLY_SENTENCE: "pull",
+    SIGNATURE_HEADER_SENTENCE: "extra_signature.header",
     URL_OR_PULL_SENTENCE: "url",
 }
 """The field to correct, by the sentence of a rule for several fields."""

@@ -5,6 +5,7 @@ import re
 from playwright.sync_api import expect
 from support.api_receiver import Received
 from support.console_browser import Person
+from support.other_senders import verify_github
 from support.polling import eventually
 
 
@@ -25,6 +26,8 @@ def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person
     page.get_by_label("Description").fill("Order service")
     page.get_by_text("More settings").click()
     page.get_by_label("Static headers").fill("X-Team: billing")
+    page.get_by_label("Form of an extra signature").select_option("github")
+    page.get_by_label("Header of an extra signature").fill("X-Hub-Signature-256")
     admin.press("Add the endpoint")
     page.get_by_role("heading", name="The endpoint is ready").wait_for()
     secret = page.locator("#secret-value").inner_text()
@@ -39,6 +42,7 @@ def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person
     expect(page.get_by_label("Body of the answer", exact=True)).to_have_text("stored as 17")
     path, headers, body = receiver.requests[-1]
     assert (path, headers["x-team"]) == ("/life", "billing")
+    verify_github(body, secret, headers["x-hub-signature-256"])
     assert b'"test":true' in body.replace(b" ", b"")
 
     admin.follow("Show the request and the answer")
@@ -61,10 +65,12 @@ def change_and_suspend(admin: Person) -> None:
     assert page.get_by_label("Static headers").input_value() == ""
     page.get_by_label("Timeout of an attempt").fill("7s")
     page.get_by_label("Remove X-Team").check()
+    page.get_by_label("Form of an extra signature").select_option("none")
+    page.get_by_label("Header of an extra signature").fill("")
     admin.press("Save")
     page.get_by_text("The endpoint is changed.").wait_for()
     expect(page.locator(".facts")).to_contain_text("7s")
-    expect(page.locator(".facts")).not_to_contain_text("X-Team")
+    expect(page.locator(".facts")).not_to_contain_text(re.compile("X-Team|X-Hub"))
 
     admin.follow("Overview")
     admin.press("Suspend")

@@ -1,11 +1,12 @@
 """Pure: check of a request that a person pastes, against a signing secret. Values are compared in constant time."""
 
 import hmac
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-PREFIX: Final = "whsec_"
+from hookwright_crds.signing_secrets import standard_key
+
 STANDARD: Final = "webhook-signature"
 SERVICE: Final = "x-service-signature"
 _MOST_LINES: Final = 1000
@@ -51,13 +52,13 @@ def check_signatures(
     that differs only in these is found, and the sentence says it.
 
     Args:
-        secret: the signing secret, ``whsec_`` and base64.
+        secret: the signing secret.
         headers: by lower-case name.
         body: as the browser sent it.
         previous_until: until when a replaced secret signs `SERVICE`, None if none does.
     """
     msg_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    prefix, key = f"{msg_id}.{timestamp}.".encode(), b64decode(secret.removeprefix(PREFIX))
+    prefix, key = f"{msg_id}.{timestamp}.".encode(), standard_key(secret)
     bodies = _possible_bodies(body)
     signatures = headers.get(STANDARD, "").split(maxsplit=_MOST_SIGNATURES)[:_MOST_SIGNATURES]
     digests = {hmac.digest(key, prefix + content, "sha256"): note for content, note in bodies.items()}

@@ -46,7 +46,6 @@ from hookwright_operator.reconcile.signing_secret import (
     rotation_of,
     signing_secret_name,
     signing_secrets,
-    valid_secret,
 )
 from hookwright_operator.registry import EXPIRED, Endpoint, Health
 from hookwright_operator.watch.objects import Parent, Secret, key_of, project_references
@@ -227,11 +226,11 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
 
 
 def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
-    secrets = signing_secrets(secret, now=now) if secret is not None and not secret.foreign else []
+    encoding = observed.endpoint.spec.signing.encoding
     return Endpoint.of(
         observed.endpoint,
         max_timeout=observed.max_timeout,
-        secrets=tuple(text for text in secrets if valid_secret(text)),
+        secrets=tuple(signing_secrets(secret, now=now, encoding=encoding)) if secret and not secret.foreign else (),
         secret_headers=resolve(observed.endpoint.spec, observed.credentials)[0],
         block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,

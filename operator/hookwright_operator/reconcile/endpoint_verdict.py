@@ -6,8 +6,9 @@ from typing import Final
 from hookwright_crds.base import parse_duration
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
+from hookwright_crds.signing_secrets import SIGNING_LABEL, valid_secret
 from hookwright_operator.reconcile.plan import REFUSED_SENTENCE, WRITE_REFUSED
-from hookwright_operator.reconcile.signing_secret import MISSING, SECRET_FIELD, valid_secret
+from hookwright_operator.reconcile.signing_secret import MISSING, SECRET_FIELD
 from hookwright_operator.watch.objects import Secret
 
 CONFLICT: Final = "SecretConflict"
@@ -134,10 +135,13 @@ def _faulty_reference(reference: SecretRef, secret: Secret) -> EndpointVerdict |
     if not secret.uid:
         message = f"spec.signing.secretRef: Secret {secret.name!r} does not exist; it is used when it is created."
         return EndpointVerdict(ready=False, reason=MISSING, message=message, stalled=False)
-    if all(map(valid_secret, secret.fields.values())) and secret.fields:
+    if secret.fields and all(valid_secret(text, reference.encoding) for text in secret.fields.values()):
         return None
-    message = (
-        f"spec.signing.secretRef: field {reference.key!r} of Secret {secret.name!r} must be a signing secret: whsec_ "
-        "and base64 of 24 to 64 bytes; or up to four of them, separated by spaces."
-    )
+    form = "be a signing secret: whsec_ and base64 of 24 to 64 bytes; or up to four of them, separated by spaces."
+    if reference.encoding == "raw":
+        form = (
+            "be a secret of 1 to 512 printable characters, or up to four, each on its line; and the Secret must have "
+            f'the label {SIGNING_LABEL}: "true".'
+        )
+    message = f"spec.signing.secretRef: field {reference.key!r} of Secret {secret.name!r} must {form}"
     return EndpointVerdict(ready=False, reason=_INVALID, message=message)

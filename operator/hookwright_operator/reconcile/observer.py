@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from hookwright_crds.base import MANAGED_BY, MANAGER, ObjectMeta, secrets_path
 from hookwright_crds.resources import ApiKey, HandoverState, Project, SecretRef, WebhookEndpoint
-from hookwright_crds.trimming import decode_field
+from hookwright_crds.signing_secrets import SIGNING_LABEL
+from hookwright_crds.trimming import TOKEN_TYPE, decode_field
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of
 from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint
@@ -129,24 +130,30 @@ async def read_referenced(kube: KubernetesClient, namespace: str, reference: Sec
     """Return a Secret in the form of the operator's own ones, None if it does not exist.
 
     No watch shows a Secret that a tenant makes (``spec.signing.secretRef``), because it has none of the operator's
-    labels. A Secret that the operator made for another object is marked as foreign.
+    labels. A Secret that the operator made for another object is marked as foreign. A text of any form could be a
+    password, so ``raw`` needs the label of the owner; without it the Secret has no fields.
 
     Raises:
         KubeError: the Secret could not be read.
     """
     try:
-        return _referenced(await kube.get(secrets_path(namespace, reference.name)), reference.key)
+        return _referenced(await kube.get(secrets_path(namespace, reference.name)), reference)
     except KubeError as error:
         if error.status == 404:
             return None
         raise
 
 
-def _referenced(body: Mapping[str, Any], key: str) -> Secret:
+def _referenced(body: Mapping[str, Any], reference: SecretRef) -> Secret:
     meta = body["metadata"]
-    if (meta.get("labels") or {}).get(MANAGED_BY) == MANAGER:
+    labels = meta.get("labels") or {}
+    if labels.get(MANAGED_BY) == MANAGER:
         return Secret(meta["namespace"], meta["name"], fields={}, uid=meta["uid"], foreign=True)
-    value = (body.get("data") or {}).get(key, "")
+    value = (body.get("data") or {}).get(reference.key, "")
     text = decode_field(value if len(value) <= _LONGEST else "")
-    fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), text.split(), strict=False))
+    secrets = text.split()
+    if reference.encoding == "raw":
+        is_offered = labels.get(SIGNING_LABEL) == "true" and body.get("type") != TOKEN_TYPE
+        secrets = [line.strip() for line in text.splitlines() if line.strip()] if is_offered else []
+    fields = dict(zip((SECRET_FIELD, *PREVIOUS_FIELDS), secrets, strict=False))
     return Secret(meta["namespace"], meta["name"], fields=fields, uid=meta["uid"])

@@ -7,8 +7,6 @@ secret that signs makes ``X-Service-Signature``. The Secret's fields are ``secre
 secret and the end times of the others.
 """
 
-import base64
-import binascii
 import hashlib
 import json
 import re
@@ -20,6 +18,7 @@ from typing import Final
 from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
 from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.signing_secrets import Encoding, valid_secret
 from hookwright_operator.reconcile.plan import (
     Action,
     CreateSecret,
@@ -33,7 +32,6 @@ from hookwright_operator.watch.objects import Secret
 
 SECRET_FIELD: Final = "secret"  # noqa: S105 - the name of a field
 PREVIOUS_FIELDS: Final = ("previous", "previous-2", "previous-3")
-SECRET_PREFIX: Final = "whsec_"  # noqa: S105
 ROTATION_ANNOTATION: Final = "hookwright.dev/rotation"
 UNTIL_ANNOTATION: Final = "hookwright.dev/previous-until"
 RECHECK: Final = timedelta(seconds=30)
@@ -70,14 +68,6 @@ def signing_secret_name(endpoint: str) -> str:
         return endpoint + _SUFFIX
     digest = hashlib.sha256(endpoint.encode()).hexdigest()[:12]
     return f"{endpoint[: _LONGEST_NAME - len(_SUFFIX) - 13].rstrip('-.')}-{digest}{_SUFFIX}"
-
-
-def valid_secret(text: str) -> bool:
-    """Return whether a text is a signing secret: ``whsec_`` and base64 of 24 to 64 bytes (Standard Webhooks)."""
-    try:
-        return text.startswith(SECRET_PREFIX) and 24 <= len(base64.b64decode(text[6:], validate=True)) <= 64
-    except (binascii.Error, ValueError):
-        return False
 
 
 def plan_signing_secret(
@@ -192,11 +182,11 @@ def _rotate(
     return replace(secret, fields=fields, annotations=annotations), is_rotated
 
 
-def signing_secrets(secret: Secret, *, now: datetime) -> list[str]:
+def signing_secrets(secret: Secret, *, now: datetime, encoding: Encoding = "whsec") -> list[str]:
     """Return the secrets that sign now, the current one first."""
     until = _until(secret)
     names = [SECRET_FIELD, *(name for name in PREVIOUS_FIELDS if name not in until or until[name] > now)]
-    return [secret.fields[name] for name in names if valid_secret(secret.fields.get(name, ""))]
+    return [secret.fields[name] for name in names if valid_secret(secret.fields.get(name, ""), encoding)]
 
 
 def rotation_of(secret: Secret) -> int:

@@ -303,6 +303,8 @@ HOSTILE: dict[str, tuple[Any, int, str | None]] = {
     "an injected header": ({"headers": {"X-A": "a\r\nX-B: b"}}, 422, "headers.X-A"),
     "an injected header name": ({"headers": {"X-A: a\r\nX-B": "b"}}, 422, "headers.X-A: a\r\nX-B"),
     "a ce- header of a cloudevent": ({"headers": {"ce-id": "1"}, "format": "cloudevents"}, 422, "headers"),
+    "an unknown form": ({"extra_signature": {"form": "md5", "header": "X"}}, 422, "extra_signature.form"),
+    "a taken header": ({"extra_signature": {"form": "hex", "header": "Host"}}, 422, "extra_signature.header"),
     "an expiry in the past": ({"expires_at": "2020-01-01T00:00:00Z"}, 422, "expires_at"),
     "an expiry without a zone": ({"expires_at": "2099-01-01T00:00:00"}, 422, "expires_at"),
     "a label of Kubernetes": ({"labels": {"kubernetes.io/managed-by": "x"}}, 422, "labels.kubernetes.io/managed-by"),

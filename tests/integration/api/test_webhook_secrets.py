@@ -124,6 +124,7 @@ def test_a_wrong_rotation_is_422_and_rotates_nothing(
     assert rotation(control_plane, acme, name) == 0
 
 
+RAW = "a password that its owner does not offer"
 FOREIGN = {
     "a password": "correct horse battery staple",
     "a password beside a signing secret": f"password {GENUINE}",
@@ -132,17 +133,21 @@ FOREIGN = {
     "a prefix and a password": "whsec_correct-horse",
     "a prefix and a short key": "whsec_" + base64.b64encode(b"short").decode(),
     "a prefix and a long text": "whsec_" + base64.b64encode(b"l" * 65).decode(),
+    RAW: "correct horse battery staple",
 }
 
 
 def test_no_content_of_another_secret_can_be_read(
     acme: Organization, client: httpx.Client, control_plane: Cluster
 ) -> None:
-    """An endpoint may name any Secret of its namespace; only texts of the form of signing secrets are ever shown."""
+    """An endpoint may name any Secret of its namespace; only texts of the form of signing secrets are ever shown.
+
+    With another form, the Secret needs the label of its owner.
+    """
     session, key = acme.session(), acme.service_key()
     for number, (title, content) in enumerate(FOREIGN.items()):
         _secret(control_plane, acme, f"app-{number}", content)
-        _declare(acme, f"spy-{number}", f"app-{number}")
+        _declare(acme, f"spy-{number}", f"app-{number}", "raw" if title == RAW else "whsec")
         path = f"/v1/webhooks/spy-{number}"
         eventually(partial(_refused, client, key, path), f"{title} is refused")
         answers = [
@@ -184,7 +189,7 @@ def _secret(cluster: Cluster, organization: Organization, name: str, content: st
     cluster.objects.create("Secret", name, organization.name, stringData={"secret": content})
 
 
-def _declare(organization: Organization, name: str, secret: str = "") -> None:
-    signing = {"signing": {"secretRef": {"name": secret}}} if secret else {}
+def _declare(organization: Organization, name: str, secret: str = "", encoding: str = "whsec") -> None:
+    signing = {"signing": {"secretRef": {"name": secret, "encoding": encoding}}} if secret else {}
     spec = {"projectRef": {"name": "billing"}, "url": "https://example.com/o", "events": ["bounced"], **signing}
     organization.apply({"kind": "WebhookEndpoint", "metadata": {"name": name}, "spec": spec})

@@ -389,13 +389,10 @@ async def test_what_nobody_expects_is_recorded_and_logged_without_its_text() -> 
     assert value not in str(logs)
 
 
-async def test_an_endpoint_without_a_good_secret_is_not_sent_to(sender: Sender, receiver: Receiver) -> None:
-    """The error of a missing or malformed secret does not quote it."""
-    to = endpoint(receiver.url)
-    absence = await send(sender, replace(to, secrets=()))
-    malformed_secret = await send(sender, replace(to, secrets=("whsec_edited by hand",)))
+async def test_an_endpoint_without_a_secret_is_not_sent_to(sender: Sender, receiver: Receiver) -> None:
+    """Nothing is sent without a signature."""
+    absence = await send(sender, replace(endpoint(receiver.url), secrets=()))
     assert absence.error == "the endpoint has no signing secret yet"
-    assert malformed_secret.error == "signing secret is malformed; it must be whsec_ followed by base64"
     assert receiver.received == []
 
 

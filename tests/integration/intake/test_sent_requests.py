@@ -10,6 +10,7 @@ from support.attempts import OLDER, SECRET
 from support.intake import ORDERS, Intake
 from support.polling import until
 
+from hookwright_crds.endpoint_fields import ExtraSignature
 from hookwright_dev.receiver import Received, Receiver
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.store.records import DeliveryRecord
@@ -18,6 +19,7 @@ from hookwright_runtime.bounds import SIGNINGS
 NEWER = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY="
 BODY = b'{"type":"delivered","messageId":"m-42","n":1.10}'
 CREDENTIAL = "Bearer of-the-receiver"
+EXTRA = ExtraSignature(form="stripe", header="Stripe-Signature")
 
 
 def answered(_: Received) -> web.Response:
@@ -57,7 +59,7 @@ async def shown(intake: Intake, record: DeliveryRecord) -> tuple[dict[str, objec
 async def test_the_request_is_shown_as_the_receiver_got_it(intake: Intake) -> None:
     """Body and signatures are equal; the values of the endpoint's own headers and of cookies are hidden."""
     async with Receiver() as receiver:
-        record = await delivered(intake, receiver)
+        record = await delivered(intake, receiver, extra_signature=EXTRA)
         [received] = receiver.received
         request, attempt = await shown(intake, record)
 
@@ -67,7 +69,7 @@ async def test_the_request_is_shown_as_the_receiver_got_it(intake: Intake) -> No
     result = {name.lower(): value for name, value in received.headers.items()}
     secret = {"authorization": "(hidden)", "x-tenant": "(hidden)"}
     assert {name.lower(): value for name, value in headers.items()} == {**result, **secret}
-    assert {"x-service-signature", "webhook-signature", "webhook-timestamp"} <= set(result)
+    assert {"x-service-signature", "webhook-signature", "webhook-timestamp", "stripe-signature"} <= set(result)
     assert (attempt["signature_known"], attempt["endpoint_changed"]) == (True, False)
     answer = attempt["response_headers"]
     assert isinstance(answer, dict)
@@ -96,9 +98,13 @@ async def test_a_signature_whose_secret_was_rotated_away_is_not_shown(intake: In
 
 
 async def test_headers_of_a_changed_endpoint_are_not_shown(intake: Intake) -> None:
-    """The URL is that of now; the answer says that the endpoint has changed."""
+    """The URL is that of now; the answer says that the endpoint has changed, also if only the extra signature has."""
     async with Receiver() as receiver:
         record = await delivered(intake, receiver, secrets=(SECRET, OLDER))
+        intake.registry.put(replace(intake.orders, extra_signature=EXTRA))
+        _, attempt = await shown(intake, record)
+        assert (attempt["signature_known"], attempt["endpoint_changed"]) == (True, True)
+        assert "Stripe-Signature" not in attempt["request_headers"]  # type: ignore[operator]
         intake.registry.put(replace(intake.orders, url="https://example.com/new"))
         request, attempt = await shown(intake, record)
 

@@ -75,14 +75,20 @@ def test_each_field_has_an_option_a_column_and_a_line() -> None:
     for verb in ("create", "edit"):
         options = {name for option in group.commands["endpoints"].commands[verb].params for name in option.opts}
         expected = {name for field in ENDPOINT_FIELDS if field.form != "parts" for name in field.options}
-        assert expected | {"--lease", "--retry-schedule", "--retry-after-max", "--end-on"} <= options
-    spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **PUSH}
+        assert (
+            expected
+            | {"--lease", "--retry-schedule", "--retry-after-max", "--end-on", "--signature-form", "--signature-header"}
+            <= options
+        )
+    extra = {"extraSignature": {"form": "github", "header": "X-Hub-Signature-256"}}
+    spec = {"projectRef": {"name": "billing"}, "events": ["delivered"], **PUSH, **extra}
     lines = described(Screen(), endpoint_document({"metadata": META, "spec": spec}))
     titles = {column.title for column in ENDPOINTS}
     for name in set(names) - {"headers", "pull"}:
         assert name.upper().replace("_", "-") in titles
         assert name.replace("_", " ").capitalize() in lines.replace("URL", "Url")
     assert "60 per minute" in lines
+    assert "github form, X-Hub-Signature-256 header" in lines
 
 
 def test_options_become_a_merge_patch(tmp_path: Path) -> None:

@@ -60,7 +60,12 @@ def message_headers(endpoint: Endpoint, message: Claimed, at_ms: int) -> dict[st
         if name.lower() not in RESERVED_HEADERS and not (cloudevents and name.lower().startswith(PREFIX))
     }
     signatures = signature_headers(
-        endpoint.secrets, message.event_id, at_ms // 1000, message.body, by_newest=endpoint.newest_signs
+        endpoint.secrets,
+        message.event_id,
+        at_ms // 1000,
+        message.body,
+        by_newest=endpoint.newest_signs,
+        extra=endpoint.extra_signature,
     )
     headers = {"Content-Type": "application/json", **own_headers, **signatures}
     return headers | cloudevent_headers(endpoint, message) if cloudevents else headers

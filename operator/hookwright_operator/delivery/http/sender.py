@@ -260,7 +260,7 @@ class Sender:
         shown_head = line + _lines(dict(headers.values()))
         headers |= {entry.name.lower(): (entry.name, entry.prefix + entry.value) for entry in credentials}
         head = line + _lines(dict(headers.values()))
-        return _Target(origin, head, shown_head, fingerprints(endpoint.secrets, shown_head))
+        return _Target(origin, head, shown_head, fingerprints(endpoint, shown_head))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +317,10 @@ def _changing(
     """Return the headers that differ between attempts."""
     if _CONTROL.search(message_id):
         raise AttemptError("the event's id has a control character")
-    try:
-        signatures = signature_headers(endpoint.secrets, message_id, timestamp, body, by_newest=endpoint.newest_signs)
-    except ValueError as error:
-        raise AttemptError(str(error)) from error
+    signatures = signature_headers(
+        endpoint.secrets, message_id, timestamp, body,
+        by_newest=endpoint.newest_signs, extra=endpoint.extra_signature,
+    )  # fmt: skip
     return {"traceparent": traceparent, **signatures} if traceparent else signatures
 
 

@@ -26,8 +26,8 @@ class SentRequest(NamedTuple):
         headers: by name, in the order in which they were sent. The endpoint's own headers have hidden values.
         signature_known: whether the secrets that signed the request are those of the endpoint now. If not, the headers
             lack the signatures.
-        endpoint_changed: whether the URL or a constant header has changed since. If so, the headers lack all constant
-            ones.
+        endpoint_changed: whether the URL, a constant header or the extra signature has changed since. If so, the
+            headers lack all of them.
     """
 
     headers: Mapping[str, str]
@@ -35,13 +35,18 @@ class SentRequest(NamedTuple):
     endpoint_changed: bool
 
 
-def fingerprints(secrets: Sequence[str], head: bytes) -> str:
-    """Return the fingerprints of signing secrets and of the constant part of a head, separated by a space."""
-    return f"{_fingerprint_of(secrets)} {_fingerprint(head)}"
+def fingerprints(endpoint: Endpoint, head: bytes) -> str:
+    """Return the fingerprints of its signing secrets and of the constant part of its head, separated by a space."""
+    return f"{_fingerprint_of(endpoint.secrets)} {_fingerprint_of_head(endpoint, head)}"
 
 
 def _fingerprint_of(secrets: Sequence[str]) -> str:
     return _fingerprint("\n".join(secrets).encode())
+
+
+def _fingerprint_of_head(endpoint: Endpoint, head: bytes) -> str:
+    extra = endpoint.extra_signature
+    return _fingerprint(head if extra is None else head + extra.model_dump_json().encode())
 
 
 def _fingerprint(content: bytes) -> str:
@@ -59,11 +64,12 @@ def sent_request(head: bytes | None, endpoint: Endpoint, delivery: Claimed, atte
     timestamp, of_secrets, of_head = attempt.request.split(" ")
     secrets = _with_fingerprint(endpoint.secrets, of_secrets)
     event_headers = {ID_HEADER: delivery.event_id, TIMESTAMP_HEADER: timestamp}
+    has_changed = head is None or of_head != _fingerprint_of_head(endpoint, head)
     if secrets:
         event_headers = signature_headers(
-            secrets, delivery.event_id, int(timestamp), delivery.body, by_newest=endpoint.newest_signs
-        )
-    has_changed = head is None or of_head != _fingerprint(head)
+            secrets, delivery.event_id, int(timestamp), delivery.body,
+            by_newest=endpoint.newest_signs, extra=None if has_changed else endpoint.extra_signature,
+        )  # fmt: skip
     headers = {} if has_changed or head is None else _shown(head, endpoint)
     if not has_changed and endpoint.format == CLOUDEVENTS:
         event_headers |= cloudevent_headers(endpoint, delivery)

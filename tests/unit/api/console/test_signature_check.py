@@ -22,6 +22,7 @@ def test_a_real_request_matches() -> None:
     """Both headers are checked against the present secret, also during a rotation."""
     assert checked(BODY) == ["good", "good"]
     assert checked(BODY, signed_by=(OTHER, SECRET)) == ["good", "good"]
+    assert checked(BODY, secret="another sender's", signed_by=("another sender's",)) == ["good", "good"]
 
 
 def test_the_header_that_a_replaced_secret_makes_is_not_called_wrong() -> None:

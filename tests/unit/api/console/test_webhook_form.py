@@ -69,7 +69,7 @@ def test_a_new_endpoint_has_the_defaults_of_the_contract() -> None:
         {},
         {"rate_limit": {"per_minute": 60}, "timeout": "5s", "labels": {"team": "crm"}, "description": "Orders"},
         {"expires_at": "2030-01-31T12:00:00Z", "format": "cloudevents", "max_in_flight": 3},
-        {"url": None, "pull": {"lease": "2m"}},
+        {"url": None, "pull": {"lease": "2m"}, "extra_signature": {"form": "hex", "header": "X-Old"}},
         {"retry": {"schedule": ["30s", "1h"], "retry_after_max": None, "end_on": [404, 410]}},
     ],
 )

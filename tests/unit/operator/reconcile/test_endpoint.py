@@ -28,6 +28,7 @@ from support.reconcile_scenes import (
 from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts
+from hookwright_crds.signing_secrets import valid_secret
 from hookwright_operator.reconcile.endpoint import FailedDeliveries
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -38,7 +39,7 @@ from hookwright_operator.reconcile.plan import (
     RemoveFinalizer,
     RestoreSecret,
 )
-from hookwright_operator.reconcile.signing_secret import RECHECK, signing_secret_name, valid_secret
+from hookwright_operator.reconcile.signing_secret import RECHECK, signing_secret_name
 from hookwright_operator.registry import Health
 from hookwright_operator.watch.objects import Parent, Secret, ours, owner_reference
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from support.reconcile_scenes import NOW, EndpointScene, after, endpoint, signing_secret
 
+from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_operator.delivery.http.signatures import hex_signature, signature_headers
 from hookwright_operator.reconcile.plan import EmitEvent, UpdateSecret
@@ -139,6 +140,30 @@ def test_the_newest_secret_of_a_tenant_makes_the_service_signature() -> None:
     assert snapshot is not None
     assert scene_after is not None
     assert (snapshot.secrets, snapshot.newest_signs, scene_after.newest_signs) == ((made(1), made(2)), True, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "secrets", "reason"),
+    [
+        ({"secret": "s3cr3t of old", "previous": "x" * 512}, ("s3cr3t of old", "x" * 512), "Delivering"),
+        ({"secret": "x" * 513}, (), "SigningSecretInvalid"),
+        ({"secret": "a\tb"}, (), "SigningSecretInvalid"),
+        ({}, (), "SigningSecretInvalid"),
+    ],
+)
+def test_the_secret_of_another_sender_signs_as_it_is(
+    fields: dict[str, str], secrets: tuple[str, ...], reason: str
+) -> None:
+    """The condition says which texts are accepted, and which label the Secret needs."""
+    reference = {"name": "vault", "encoding": "raw"}
+    theirs = Secret("acme", "vault", fields=fields, uid="uid-vault")
+    scene = EndpointScene(endpoint=endpoint(spec={"signing": {"secretRef": reference}}), secret=theirs).settled()
+    assert scene.registered is not None
+    assert scene.registered.secrets == secrets
+    ready = find(scene.endpoint.status.conditions, "Ready")
+    assert ready is not None
+    assert ready.reason == reason
+    assert secrets or 'the label hookwright.dev/signing-secret: "true"' in ready.message
 
 
 @pytest.mark.parametrize(
