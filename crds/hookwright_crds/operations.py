@@ -94,8 +94,8 @@ class ApiOperation(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The object of the operation in words, such as ``the delivery``."""
-        return f"the {[*self.parameters.values()][-1] if self.parameters else 'deliveries'}"
+        """The object of the operation in words, such as ``the delivery``; a search can name a webhook."""
+        return f"the {[*self.parameters.values()][-1] if self.parameters else 'webhook'}"
 
     @property
     def tag(self) -> str:

@@ -48,13 +48,7 @@ def list_deliveries(
     conditions = {**filters, **_times(since, until)}
 
     def read() -> list[dict[str, Any]]:
-        try:
-            return list(invocation.way.deliveries(conditions, limit))
-        except CommandError as error:
-            if endpoint and error.code is ExitCode.INVALID:
-                # The search calls an unknown endpoint a wrong value; the endpoint's own log says that it is unknown.
-                invocation.way.call_endpoint("GET", endpoint, "deliveries", params={"limit": "1"})
-            raise
+        return list(invocation.way.deliveries(conditions, limit))
 
     columns = [column for column in DELIVERIES if column.title != "ENDPOINT" or not endpoint]
     if watch:

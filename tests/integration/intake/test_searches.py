@@ -86,7 +86,7 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
     refused(await intake.client.get(f"/events/{theirs.id}"), 404)
     refused(await intake.client.get(f"/events/{ours.id}", params={"project": "shipping"}), 404)
     unknown = await intake.client.get("/deliveries", params={"webhook": "ship", "project": "billing"})
-    assert refused(unknown, 422)["errors"][0]["field"] == "webhook"
+    assert '"ship"' in refused(unknown, 404)["detail"]
 
 
 WRONG_VALUES = [
@@ -94,7 +94,6 @@ WRONG_VALUES = [
     ("status", "lost"),
     ("status_code", "1000"),
     ("status_code", "ok"),
-    ("webhook", "ghost"),
     ("since", "yesterday"),
     ("until", "2026-01-31T12:00:00"),
     ("limit", "0"),

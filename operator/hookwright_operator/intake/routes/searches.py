@@ -23,7 +23,7 @@ from hookwright_operator.registry import DEFAULT_SETTINGS, Endpoint
 from hookwright_operator.store.records import DeliveryRecord, EventRecord, Search, State
 from hookwright_operator.store.sql import search as sql
 from hookwright_runtime.held_answers import HeldAnswer
-from hookwright_runtime.problems import FieldFault, invalid, not_found
+from hookwright_runtime.problems import not_found
 from hookwright_runtime.validation import query_of
 
 MAX_BODY_BYTES: Final = 8192
@@ -118,12 +118,12 @@ def _search(conditions: DeliveryConditions, namespace: str, endpoints: Sequence[
     """Return a search of some endpoints.
 
     Raises:
-        ProblemError: 422, none of them is the webhook, or there is no such cursor.
+        ProblemError: 404, none of them is the webhook; 422, there is no such cursor.
     """
     check_cursor(conditions.cursor)
     uids = [endpoint.uid for endpoint in endpoints if conditions.webhook in (None, endpoint.name)]
     if conditions.webhook and not uids:
-        raise invalid(FieldFault("webhook", "is unknown; send the id of a webhook of this project"))
+        raise not_found(f'WebhookEndpoint "{conditions.webhook}" in namespace "{namespace}"')
     return Search(
         endpoint_uids=tuple(uids),
         namespace=namespace,
