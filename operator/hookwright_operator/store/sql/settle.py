@@ -153,7 +153,8 @@ def settle(
     """
     if any(call.again for call in calls):
         run(connection, LOCK, _ids_of(settlement for call in calls for settlement in call.settlements))
-    # Sorted by id, because two transactions that lock rows in the same order cannot deadlock.
+    # Sorted by id, so that two transactions lock the rows in the same order. Only the fallback below locks more rows
+    # after these. If it deadlocks, the database runs the transaction again.
     settlements = sorted([settlement for call in calls for settlement in _new(connection, call)], key=itemgetter(0))
     states = {"moved": packed([_next_state(settlement, now) for settlement in settlements]), "me": owner}
     number = len(settlements)
