@@ -314,12 +314,23 @@ async def admit(request: Request, caller: Caller, permission: Permission) -> Non
     Raises:
         ProblemError: 429, the organization's limit is used up; 403, the caller lacks the permission.
     """
-    services = services_of(request)
-    enforce(request.scope, await services.limiter.hit(LimitScope.ORGANIZATION, caller.organization))
+    await count_request(request, caller)
     if caller.key is not None:
-        services.key_use.note(caller.key)
+        services_of(request).key_use.note(caller.key)
     request.scope[CALLER] = caller
     caller.check(permission)
+
+
+async def count_request(request: Request, caller: Caller) -> None:
+    """Count a request of an organization, also one more operation of it; the answer shows the last count.
+
+    Raises:
+        ProblemError: 429.
+    """
+    verdict = await services_of(request).limiter.hit(LimitScope.ORGANIZATION, caller.organization)
+    tally = request.scope[TALLY]
+    tally[:] = [other for other in tally if other.scope is not LimitScope.ORGANIZATION]
+    enforce(request.scope, verdict)
 
 
 def with_body(request: Request, body: bytes) -> Request:

@@ -14,6 +14,8 @@ from support.polling import eventually
 from support.redis_server import RedisServer
 
 from hookwright_api import rate_limits
+from hookwright_api.console.session_cookie import COOKIE
+from hookwright_api.console.visit import form_token_of
 from hookwright_api.rate_limits import Limiter, Scope
 from hookwright_api.settings import ApiSettings
 from hookwright_dev.cluster.installation import ApiProcess
@@ -157,6 +159,14 @@ def test_every_answer_carries_the_headers_of_the_nearer_limit(
         assert limit == (500 if status in (200, 400, 403, 413, 415, 422) else 1000)
         assert 0 < remaining < limit
         assert start < reset < time.time() + 62
+    token = acme.session()["Authorization"].removeprefix("Bearer ")
+    before = numbers(client.get("/v1/webhooks", headers=key))[1]
+    form = {"form_token": form_token_of(token), "delivery": ["dlv_1", "dlv_2", "dlv_3"]}
+    headers = {"Cookie": f"{COOKIE}={token}", "Sec-Fetch-Site": "same-origin"}
+    answer = client.post("/console/search/again", data=form, headers=headers)
+    assert "0 of 3 deliveries are sent again" in answer.text
+    assert before - numbers(answer)[1] == 3, "each row that the console sends again is a request"
+    assert answer.headers["ratelimit"].count("organization") == 1
 
 
 @pytest.mark.slow

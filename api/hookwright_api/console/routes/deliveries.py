@@ -6,11 +6,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from hookwright_api.auth.callers import caller_of
 from hookwright_api.console.delivery_filters import PERIOD_TITLES, DeliveryFilters
 from hookwright_api.console.navigation import address
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit
 from hookwright_api.console.words import DELIVERY_STATES, PENDING_TITLE, has_failed
+from hookwright_api.http.request_checks import count_request
 from hookwright_api.routes.operator_routes import get_delivery, list_deliveries, retry_delivery, search_deliveries
 from hookwright_crds.documents.delivery_bodies import DetailedAttempt, DetailedDelivery, SentRequestAnswer
 from hookwright_crds.events import EVENT_TYPES
@@ -164,7 +166,7 @@ async def _send_log_again(visit: Visit) -> Response:
 
 
 async def send_marked_again(visit: Visit, project: str | None) -> None:
-    """Send the deliveries of a form again, each by its own call.
+    """Send the deliveries of a form again, each by its own call, which counts as a request of the organization.
 
     Args:
         visit: its form has the delivery of a button in ``only``, or the marked ones in ``delivery``.
@@ -179,6 +181,8 @@ async def send_marked_again(visit: Visit, project: str | None) -> None:
     refusals: list[ProblemError] = []
     for number, delivery_id in enumerate(ids):
         try:
+            if number:
+                await count_request(visit.request, caller_of(visit.request))
             await visit.call(retry_delivery, delivery_id, project=project)
         except ProblemError as refusal:
             refusals.append(refusal)
