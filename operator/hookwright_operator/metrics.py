@@ -40,8 +40,8 @@ ATTEMPT_DURATION: Final = Histogram(
 )
 OWN_FAULTS: Final = Counter(
     "hookwright_own_faults",
-    "Attempts not made because this replica lacked file descriptors, memory, local ports, slots for name "
-    "look-ups (lookups) or slots of the namespace (namespace_lookups), or because the egress proxy failed (proxy). "
+    "Attempts not made because this replica lacked file descriptors, memory, local ports, places for name "
+    "look-ups (lookups) or places of the namespace (namespace_lookups), or because the egress proxy failed (proxy). "
     "They are not recorded, and start later.",
     ["reason"],
 )
@@ -95,14 +95,13 @@ SHARDS_OWNED: Final = Gauge(
 )
 ENDPOINTS: Final = Gauge(
     "hookwright_endpoints",
-    "Endpoints known, each in one state: active, unreachable (the last attempt failed), suspended, "
-    "or blocked (not Ready).",
+    "Endpoints known, each in one state: active, failing (the last attempt failed), suspended, or blocked (not Ready).",
     ["state"],
     registry=WHOLE_STORE,
 )
 ENDPOINTS_ATTEMPTED: Final = Gauge(
     "hookwright_endpoints_attempted",
-    "Active and unreachable endpoints with an attempt in the last 15 minutes, by the result of the last one; without "
+    "Active and failing endpoints with an attempt in the last 15 minutes, by the result of the last one; without "
     "endpoints with pull.",
     ["result"],
     registry=WHOLE_STORE,
@@ -158,7 +157,7 @@ LEADER: Final = Gauge(
 HTTP_REFUSALS: Final = refusals.HTTP_REFUSALS
 BUILD_INFO: Final = Gauge("hookwright_build_info", "1, with the operator's version.", ["version"])
 
-STATES: Final = ("active", "unreachable", "suspended", "blocked")
+STATES: Final = ("active", "failing", "suspended", "blocked")
 """Values of ``hookwright_endpoints``'s label."""
 
 NAMESPACE_BOUNDS: Final = ("attempts", "memory", "polls")

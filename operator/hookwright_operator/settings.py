@@ -158,7 +158,7 @@ class OperatorSettings(ProcessSettings):
         le=65_536,
         description="Maximum concurrent attempts of this replica, to all endpoints; each needs up to four sockets. One "
         "namespace uses at most half of them. Half of them is divided into equal guarantees for all namespaces, so set "
-        "at least twice the number of namespaces. Endpoints of a namespace that wait for a slot take turns.",
+        "at least twice the number of namespaces. Endpoints of a namespace that wait for a place take turns.",
     )
     memory_limit: int = Field(
         default=64 * 1024 * 1024,

@@ -50,7 +50,7 @@ def test_latency_is_of_first_attempts_alone(session: Session) -> None:
 
 def test_gauges_tell_how_things_stand(session: Session) -> None:
     """An endpoint is in one state; a delivery of a suspended endpoint is pending, but not late."""
-    expected = {"active": 1, "unreachable": 1, "blocked": 1, "suspended": 0}
+    expected = {"active": 1, "failing": 1, "blocked": 1, "suspended": 0}
     for state, number in expected.items():
         eventually(
             lambda: session.metric("hookwright_endpoints", state=state) == number,  # noqa: B023 - called at once

@@ -93,7 +93,7 @@ async def test_what_waits_for_no_reason_of_its_endpoint_is_late(installation: In
         ({"reachable": "False"}, 60),
         ({"per_minute": 6}, 60),
     ],
-    ids=["suspended", "blocked", "without a secret", "unreachable", "rate limited"],
+    ids=["suspended", "blocked", "without a secret", "failing", "rate limited"],
 )
 async def test_what_its_endpoint_holds_up_is_not_late(
     installation: Installation, endpoint: dict[str, Any], age: float
@@ -119,12 +119,12 @@ async def test_a_delivery_of_an_endpoint_that_is_gone_is_not_late(installation: 
 
 
 async def test_each_endpoint_is_in_one_state(installation: Installation) -> None:
-    """The order of states is blocked, suspended, unreachable."""
+    """The order of states is blocked, suspended, failing."""
     installation.endpoint("a", reachable="False")
     installation.endpoint("b", reachable="False", suspend=True)
     installation.endpoint("c", reachable="False", suspend=True, block_reason="InsecureUrl")
     installation.endpoint("d")
-    for state in ("active", "unreachable", "suspended", "blocked"):
+    for state in ("active", "failing", "suspended", "blocked"):
         assert await installation.measured("endpoints", state=state) == 1
 
 
@@ -138,7 +138,7 @@ async def test_only_recent_attempts_of_endpoints_that_may_be_sent_to_are_counted
     installation.endpoint("blocked", reachable="False", block_reason="InsecureUrl", tried=1)
     assert await installation.measured("endpoints_attempted", result="delivered") == 1
     assert await installation.measured("endpoints_attempted", result="failed") == 1
-    assert await installation.measured("endpoints", state="unreachable") == 2
+    assert await installation.measured("endpoints", state="failing") == 2
 
 
 async def test_a_namespace_counts_once_by_most_of_its_endpoints(installation: Installation) -> None:

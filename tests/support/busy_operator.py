@@ -128,7 +128,7 @@ def _deliver(session: Session) -> None:
     assert session.send("nonsense").status_code == 422
     eventually(lambda: session.metric("hookwright_deliveries_total", outcome="delivered") >= 5, "five delivered")
     eventually(lambda: session.metric("hookwright_deliveries_total", outcome="failed") >= 1, "one given up")
-    eventually(lambda: session.metric("hookwright_endpoints", state="unreachable") == 1, "one is unreachable")
+    eventually(lambda: session.metric("hookwright_endpoints", state="failing") == 1, "one is failing")
     eventually(lambda: session.metric("hookwright_deliveries_pending") == 1, "one is held")
     session.cluster.objects.delete("hwep", "held", namespace=session.namespace)
     eventually(lambda: session.metric("hookwright_deliveries_total", outcome="discarded") == 1, "one discarded")

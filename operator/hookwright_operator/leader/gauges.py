@@ -99,8 +99,8 @@ def _attempted(registry: Registry, cache: Cache, states: Mapping[str, str], now_
         resource = _resource(endpoint, cache)
         counts = resource.status.deliveries if resource is not None else None
         last = counts.last_attempt_time if counts is not None else None
-        if last is not None and last >= since and states[endpoint.uid] in {"active", "unreachable"}:
-            yield endpoint.namespace, "failed" if states[endpoint.uid] == "unreachable" else "delivered"
+        if last is not None and last >= since and states[endpoint.uid] in {"active", "failing"}:
+            yield endpoint.namespace, "failed" if states[endpoint.uid] == "failing" else "delivered"
 
 
 def _resource(endpoint: Endpoint, cache: Cache) -> WebhookEndpoint | None:
@@ -116,7 +116,7 @@ def state_of(endpoint: Endpoint, cache: Cache) -> str:
         return "suspended"
     resource = _resource(endpoint, cache)
     reachable = find(resource.status.conditions, "Reachable") if resource is not None else None
-    return "unreachable" if reachable is not None and reachable.status == "False" else "active"
+    return "failing" if reachable is not None and reachable.status == "False" else "active"
 
 
 def _age(dues: Iterator[int], now_ms: int) -> float:
