@@ -144,14 +144,13 @@ class ExtraSignature(Model):
 
     form: Literal["github", "stripe", "hex"] = Field(
         title="Form of an extra signature",
-        description="github: sha256= and the hex HMAC-SHA256 of the body. stripe: t= and the time, v1= and the hex "
-        "HMAC-SHA256 of the time, a dot and the body; one v1= for each secret. hex: the hex HMAC-SHA256 of the body. "
-        "The key is the signing secret as text; during an overlap as that of X-Service-Signature.",
+        description="github: sha256= and the HMAC-SHA256 of the body in hex. stripe: t= and v1=, which signs the time "
+        "too. hex: the HMAC-SHA256 of the body alone. The key is the secret's text.",
         examples=["github"],
     )
     header: Annotated[HeaderName, Field(max_length=256)] = Field(
         title="Header of an extra signature",
-        description="Name of the header. No other header may have it, in any case.",
+        description="Name of the header; no other one may have it.",
         examples=["X-Hub-Signature-256"],
     )
 
@@ -192,8 +191,7 @@ class EndpointFields(Model):
     )
     extra_signature: ExtraSignature | None = Field(
         default=None,
-        description="One more signature header, in the form of GitHub, of Stripe or in hex, so that receivers of "
-        "another sender need no change.",
+        description="One more signature header, for receivers that verify the signature of another sender.",
     )
     timeout: Annotated[Duration, within("timeout", TIMEOUT_BOUNDS)] = Field(
         default="15s",

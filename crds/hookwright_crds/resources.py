@@ -238,9 +238,8 @@ class SecretRef(Model):
     )
     encoding: Encoding = Field(
         default="whsec",
-        description="whsec: the form that key describes. raw: the secret of another sender as it is, 1 to 512 "
-        "printable characters; further ones are on further lines. A Secret with raw needs the label "
-        'hookwright.dev/signing-secret: "true", because its content could be a password.',
+        description="raw: each line is the secret of another sender, 1 to 512 printable characters. The Secret needs "
+        'the label hookwright.dev/signing-secret: "true".',
     )
 
 
