@@ -8,19 +8,25 @@ for six verbs.
 import asyncio
 import json
 import ssl
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from copy import copy
 from typing import Any, Final, Protocol, Self
 
 import aiohttp
-import kopf
 import yaml
 from aiohttp.abc import AbstractStreamWriter
 
 from hookwright_crds.trimming import trimmed_secret
 from hookwright_runtime.errors import KubeError, KubeUnavailable, NotLeading
 from hookwright_runtime.kubernetes_pages import MOST_OBJECTS, Page, Pager, Trim
+
+sys.modules.setdefault("kubernetes", None)  # type: ignore[arg-type]
+import kopf  # noqa: E402 - it would load the package kubernetes, which only the command line uses
+
+if sys.modules["kubernetes"] is None:
+    del sys.modules["kubernetes"]
 
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
@@ -124,14 +130,11 @@ class KubernetesClient:
     async def pages(self, path: str, **params: str) -> AsyncGenerator[Object]:
         """Yield the pages of a list; a page has at most `MOST_OBJECTS`, and at most `PAGE_BYTES` or one object."""
         query = {**params, "limit": str(MOST_OBJECTS)}
-        seconds = self._session.timeout.total
-        timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=seconds)
-        while True:
+        timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=self._session.timeout.total)
+        while query.get("continue") != "":
             page = await self._request("GET", path, params=query, timeout=timeout)
             yield page
             query["continue"] = page["metadata"].get("continue", "")
-            if not query["continue"]:
-                return
 
     @asynccontextmanager
     async def watch(self, path: str, **params: str) -> AsyncIterator[AsyncIterator[Object]]:
@@ -284,9 +287,8 @@ async def _refusal(method: str, path: str, answer: aiohttp.ClientResponse) -> Ku
 class _Fenced(aiohttp.JsonPayload):
     """A request body that asks the fence immediately before it is written.
 
-    Without the fence's consent, no header is sent either.
-    A paused process may resume at any point between the decision to write and the write, so the check comes as late as
-    possible.
+    Without the fence's consent, no header is sent either. A paused process may resume at any point between the decision
+    to write and the write, so the check comes as late as possible.
     """
 
     def __init__(self, body: Object, fence: Fence) -> None:

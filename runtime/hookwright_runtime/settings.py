@@ -37,10 +37,7 @@ class ProcessSettings(BaseSettings):
         env_prefix="HOOKWRIGHT_", frozen=True, extra="ignore", arbitrary_types_allowed=True, env_ignore_empty=True
     )
 
-    namespace: str = Field(
-        default="hookwright-system",
-        description="The installation's own namespace.",
-    )
+    namespace: str = Field(default="hookwright-system", description="The installation's own namespace.")
     users_namespace: str = Field(
         default="hookwright-system-users",
         description="Namespace of users, session keys and ended sessions, and of nothing else; the API reads Secrets "
