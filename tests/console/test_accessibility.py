@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 import pytest
@@ -71,15 +72,18 @@ class Tour:
         ):  # fmt: skip
             yield self.endpoint + part
 
+    def moving_paths(self) -> Iterator[str]:
+        """Yield pages to which parts are added after they are shown."""
+        yield from ("/", "/account", self.delivery, self.pulled)
+        yield from (self.project + part for part in ("", "/deliveries", "/keys", "/start"))
+        yield from (self.endpoint + part for part in ("", "/deliveries", "/replays", "/verify", "/secret"))
 
-@pytest.mark.parametrize("views", [VIEWS[:1], pytest.param(VIEWS, marks=pytest.mark.slow)], ids=["phone", "all"])
-def test_every_page_is_accessible_in_both_themes_and_at_both_widths(
-    shop: Shop, axe: str, views: tuple[tuple[int, str], ...]
-) -> None:
+
+def test_every_page_is_accessible_in_both_themes_and_at_both_widths(shop: Shop, axe: str) -> None:
     """axe-core finds no violation, and nothing is wider than the screen; no page is missing in this test."""
     person, page = shop.person, shop.person.page
     tour = Tour(shop)
-    paths = [*tour.paths(), *(tour.special_paths() if views == VIEWS else ())]
+    paths = [*tour.paths(), *tour.special_paths()]
     for route in ROUTES:
         pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", route.path.removeprefix("/console")))
         if route.method == "GET" and route.path not in _OTHERWISE and route.path != "/console/login":
@@ -87,25 +91,20 @@ def test_every_page_is_accessible_in_both_themes_and_at_both_widths(
     violations: list[str] = []
     for path in paths:
         person.open(path)
-        violations += violations_of(page, path, axe, views)
+        violations += violations_of(page, path, axe, VIEWS)
     person.press("Log out")
     page.get_by_role("heading", name="Log in").wait_for()
-    assert not [*violations, *violations_of(page, "/login", axe, views)], "\n".join(violations)
+    assert not [*violations, *violations_of(page, "/login", axe, VIEWS)], "\n".join(violations)
 
 
-@pytest.mark.parametrize("width", [1200, pytest.param(390, marks=pytest.mark.slow)])
-def test_nothing_moves_while_a_page_loads(shop: Shop, width: int) -> None:
+def test_nothing_moves_while_a_page_loads(shop: Shop) -> None:
     """Chromium measures a layout shift of 0, also when the rates, the charts and the live log arrive."""
     person, page = shop.person, shop.person.page
     tour = Tour(shop)
-    page.set_viewport_size({"width": width, "height": 1000})
     page.add_init_script(_SHIFTS)
     moved = {}
-    for path in (
-        "/", "/account", tour.project, f"{tour.project}/deliveries", f"{tour.project}/keys", f"{tour.project}/start",
-        tour.endpoint, f"{tour.endpoint}/deliveries", tour.delivery, f"{tour.endpoint}/replays",
-        f"{tour.endpoint}/verify", f"{tour.endpoint}/secret", tour.pulled,
-    ):  # fmt: skip
+    for width, path in product((1200, 390), tour.moving_paths()):
+        page.set_viewport_size({"width": width, "height": 1000})
         person.open(path)
         page.wait_for_load_state("load")
         expect(page.locator("[hx-trigger=load]")).to_have_count(0)
@@ -114,7 +113,7 @@ def test_nothing_moves_while_a_page_loads(shop: Shop, width: int) -> None:
         # Two frames: the observer hears of a shift after the frame that has it.
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
         if shifts := page.evaluate("window.shifts"):
-            moved[path] = shifts
+            moved[width, path] = shifts
     assert moved == {}
 
 
