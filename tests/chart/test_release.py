@@ -1,10 +1,12 @@
 """A release: the workflow is valid, its steps run here except the push, and no public name is a default."""
 
+import json
 import subprocess
 import sys
 import tarfile
 from hashlib import sha256
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -57,14 +59,7 @@ def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_p
         *(f"hookwright-{new_release.version}.tgz", f"hookwright_cli-{new_release.version}-py3-none-any.whl"),
     }
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
-    result = subprocess.run(
-        [sys.executable, folder / "hookwright.pyz", "--version"],
-        env={"HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout == f"hookwright {new_release.version}\n"
+    check_command_line(folder, new_release.version, tmp_path)
     (platform,) = yaml.safe_load((folder / "hookwright.yaml").read_text())["spec"]["platforms"]
     assert platform["uri"] == f"https://example.org/releases/download/v{new_release.version}/kubectl-hookwright.zip"
     assert platform["sha256"] == sha256((folder / "kubectl-hookwright.zip").read_bytes()).hexdigest()
@@ -72,10 +67,7 @@ def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_p
         [chart.helm, "template", folder / new_release.chart], capture_output=True, text=True, timeout=60, check=True
     )
     assert f'image: "{new_release.image}:{new_release.version}"' in outcome.stdout
-    with tarfile.open(folder / "hookwright-site.tar.gz") as site:
-        icon = yaml.safe_load((ROOT / "charts/hookwright/Chart.yaml").read_text())["icon"]
-        site_pages = {"./install/index.html", icon.replace("https://hookwright.dev/docs", ".")}
-        assert site_pages <= set(site.getnames())
+    check_site(folder / release.SITE, tmp_path / "site")
 
     (folder / release.SITE).unlink()
     with tarfile.open(folder / release.SITE, "w:gz") as small:
@@ -89,6 +81,38 @@ def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_p
         ["git", "ls-tree", "-r", "--name-only", commit], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert listed.stdout.split() == [".nojekyll", "index.html"]
+
+
+def check_command_line(folder: Path, version: str, home: Path) -> None:
+    """Run the single file without the packages of this environment; no package of the server is in it."""
+    program = [sys.executable, "-S", folder / "hookwright.pyz"]
+    for argument, text in (("--version", f"hookwright {version}\n"), ("--help", "deliveries")):
+        output = subprocess.run(
+            [*program, argument], env={"HOME": str(home), "PATH": ""}, capture_output=True, text=True, check=True
+        )
+        assert text in output.stdout
+    packages = {name.partition("/")[0] for name in ZipFile(folder / "hookwright.pyz").namelist()}
+    assert "hookwright_cli" in packages
+    assert not packages & {"hookwright_operator", "fastapi", "sqlalchemy", "kopf", "starlette", "uvicorn"}
+    wheel = ZipFile(folder / f"hookwright_cli-{version}-py3-none-any.whl")
+    scripts = wheel.read(f"hookwright_cli-{version}.dist-info/entry_points.txt").decode()
+    assert {line.partition(" = ")[0] for line in scripts.split("\n")} >= {"hookwright", "kubectl-hookwright"}
+
+
+def check_site(archive: Path, folder: Path) -> None:
+    """The pages work without the internet. The search finds the guides, and no decision, measurement or trick."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder, filter="data")
+    icon = yaml.safe_load((ROOT / "charts/hookwright/Chart.yaml").read_text())["icon"]
+    assert (folder / icon.removeprefix("https://hookwright.dev/docs/")).exists()
+    for page in ("index.html", "gitops/index.html", "chart/index.html", "receivers/receiver.go/index.html"):
+        text = (folder / page).read_text()
+        for pattern in ('<script src="http', 'rel="stylesheet" href="http', "fonts.googleapis"):
+            assert pattern not in text, page
+    index = json.loads((folder / "search" / "search_index.json").read_text())
+    places = {document["location"].partition("/")[0] for document in index["docs"]}
+    assert places >= {"install", "gitops", "chart"}
+    assert not places & {"decisions", "measurements", "tricks", "pitfalls"}
 
 
 def test_no_page_prints_a_public_name_that_somebody_else_could_register() -> None:

@@ -18,7 +18,7 @@ from support.demo_story import api_client, platform_team, session_keys_rotate, u
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE, ApiProcess, OperatorProcess
-from hookwright_dev.cluster.postgres import postgres_server
+from hookwright_dev.cluster.postgres import PostgresServer
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
 SERVED = ("acme", "globex")
@@ -44,18 +44,11 @@ def plane(assets: Assets, chart: Chart) -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture
-def database() -> Iterator[str]:
-    """Yield the URL of an empty database."""
-    with postgres_server() as server:
-        yield server.new_database("hookwright")
-
-
-def test_roles_are_enough(plane: ControlPlane, database: str, tmp_path: Path) -> None:
+def test_roles_are_enough(plane: ControlPlane, postgres: PostgresServer, tmp_path: Path) -> None:
     """The main scenario runs in two namespaces with separate delivery, and no request is denied."""
     settings = {
         **ACCELERATED,
-        "HOOKWRIGHT_DATABASE_URL": database,
+        "HOOKWRIGHT_DATABASE_URL": postgres.new_database("namespaces"),
         "HOOKWRIGHT_WATCH_NAMESPACES": ",".join(SERVED),
         "HOOKWRIGHT_SESSION_KEY_ROTATION": "0.00005",
     }

@@ -9,27 +9,26 @@ import pytest
 from support.api_processes import PASSWORD, Organization
 from support.command_transcripts import Transcript
 from support.polling import eventually
+from typer.testing import CliRunner
 
+from hookwright_cli.command_line import app
 from hookwright_dev.cluster.installation import ApiProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PROGRAM = Path(sys.executable).with_name("hookwright")
 
 
+def request(words: tuple[str, ...], by: str) -> dict[str, str]:
+    """Return the variables by which a shell asks for suggestions for the last word."""
+    line = " ".join(("hookwright", *words))
+    asked = {"_HOOKWRIGHT_COMPLETE": f"complete_{by}", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    return asked | {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+
+
 def completed(commands: Transcript, *words: str, by: str = "bash") -> list[str]:
     """Return the suggestions for the last word; the program must print nothing else."""
-    line = " ".join(("hookwright", *words))
-    request = {"_HOOKWRIGHT_COMPLETE": f"complete_{by}", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
-    request |= {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    environment = {**os.environ, **commands.environment, **request}
-    run = subprocess.run(
-        [str(PROGRAM)],
-        env={name: value for name, value in environment.items() if value is not None},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.stderr == ""
+    run = CliRunner(env=commands.environment | request(words, by)).invoke(app, (), prog_name="hookwright")
+    assert (run.exit_code, run.stderr) == (0, "")
     return run.stdout.split()
 
 
@@ -73,11 +72,17 @@ def test_names_of_v1_are_completed_and_contexts(by_api: Transcript, acme: Organi
     assert completed(by_api, "contexts", "use", "s") == ["staging"]
 
 
+def test_the_program_itself_answers_a_shell(tmp_path: Path) -> None:
+    """The installed command reads the variables of the shell, and prints only suggestions."""
+    environment = {**os.environ, "HOME": str(tmp_path), **request(("deliveries", "-o", "j"), "bash")}
+    run = subprocess.run([str(PROGRAM)], env=environment, capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("json\n", "")
+
+
 @pytest.mark.parametrize(
     ("words", "values"),
     [
         (("deliveries", "--state", ""), ["pending", "delivered", "failed", "discarded"]),
-        (("deliveries", "-o", "j"), ["json"]),
         (("keys", "create", "CI", "--scope", "send,r"), ["send,read"]),
         (("endpoints", "edit", "orders", "--expires-at", ""), ["never"]),
         (("listen", "--events", "delivered,wa_"), ["delivered,wa_*"]),
