@@ -5,17 +5,27 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from support.api_processes import Organization
+from support.api_receiver import Received, receiving
 from support.kubelet_server import FLAGS
 from support.local_kubelet import LocalKubelet
 from support.needed_programs import need
-from support.pages import Stage, section
+from support.pages import Stage, section, sections
+from support.polling import eventually
 from support.sample_receivers import acquire_languages
 
 from hookwright_dev import packages
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
+from hookwright_dev.cluster.installation import (
+    AUDIENCE,
+    SYSTEM_NAMESPACE,
+    ApiProcess,
+    OperatorProcess,
+    service_account_token,
+)
 from hookwright_dev.node_packages import acquire_node_packages
 from hookwright_dev.tools import GATEWAY_CRDS, HELM, PROMETHEUS_CRDS, acquire_files, acquire_tool
 
@@ -23,7 +33,13 @@ QUICK = {
     "HOOKWRIGHT_RETRY_SCHEDULE": "100ms",
     "HOOKWRIGHT_STATUS_INTERVAL": "1",
     "HOOKWRIGHT_LOG_FORMAT": "json",
+    # A database is transferred when the leases of all ended replicas have expired.
+    "HOOKWRIGHT_MAX_TIMEOUT": "8",
+    "HOOKWRIGHT_LEASE": "12",
 }
+BACKUP = "backup.md"
+ARCHIVE = "archive"
+"""The namespace of the organization whose deliveries are backed up."""
 # A cluster has this slice; the control plane of the tests makes none, because its address is a loopback address.
 API_SERVER = {
     "apiVersion": "discovery.k8s.io/v1",
@@ -83,3 +99,70 @@ def kubelet(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def stage(kubelet: tuple[Stage, LocalKubelet, str]) -> Stage:
     """Return the stage."""
     return kubelet[0]
+
+
+class Store:
+    """The store of the stage, backed up and restored by the page's own commands, and an organization that uses it."""
+
+    def __init__(self, stage: Stage, organization: Organization, token: str) -> None:
+        self.stage, self._organization = stage, organization
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def run(self, title: str) -> str:
+        """Run the page's first block and the block of a section; return the output."""
+        (block,) = section(BACKUP, title).blocks
+        return self.stage.follow(*sections(BACKUP)[0].blocks, block, timeout=400)
+
+    def back_up(self) -> str:
+        """Run the page's command for a backup, and return its output."""
+        (self.stage.folder / "hookwright-backup.db").unlink(missing_ok=True)
+        return self.run("SQLite: back up while the operator runs")
+
+    def restore(self) -> None:
+        """Run the page's command for a restore, and wait for the operator."""
+        self.run("SQLite: restore")
+        self.stage.settle()
+
+    def send(self, event_id: str) -> dict[str, int]:
+        """Send an event and return the counts of the 202."""
+        url = f"{self.stage.operator.intake_url}/v1alpha1/namespaces/{ARCHIVE}/projects/billing/events"
+        event = {"id": event_id, "type": "delivered", "messageId": event_id}
+        answer = httpx.post(url, json=event, headers=self._headers, timeout=30.0, trust_env=False)
+        assert answer.status_code == 202, answer.text
+        return {name: count for name, count in answer.json().items() if name != "event_ids"}
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Suspend or resume the endpoint, and wait until the operator has seen it."""
+        kubectl, arguments = self.stage.plane.kubectl, ("hwep", "orders", "-n", ARCHIVE)
+        kubectl("patch", *arguments, "--type=merge", "-p", f'{{"spec": {{"suspend": {str(suspended).lower()}}}}}')
+        reason = "{.status.conditions[?(@.type=='Ready')].reason}"
+        expected = "Suspended" if suspended else "Delivering"
+        eventually(lambda: kubectl("get", *arguments, "-o", f"jsonpath={reason}").stdout == expected, expected)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Received]:
+    """Yield a receiver that answers 200."""
+    with receiving() as requests:
+        yield requests
+
+
+@pytest.fixture
+def store(stage: Stage, receiver: Received) -> Iterator[Store]:
+    """Yield the store with an organization whose endpoint is suspended."""
+    stage.settle()
+    plane = stage.plane
+    stage.follow("kubectl hookwright support-account --yes")
+    token = service_account_token(plane, "hookwright-support", namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+    plane.objects.create("Namespace", ARCHIVE)
+    with httpx.Client() as client:
+        organization = Organization(plane, client, ARCHIVE)
+        project = {"kind": "Project", "metadata": {"name": "billing"}, "spec": {"displayName": "Billing"}}
+        spec = {"projectRef": {"name": "billing"}, "url": f"{receiver.url}/orders", "events": ["delivered"]}
+        organization.apply(project, {"kind": "WebhookEndpoint", "metadata": {"name": "orders"}, "spec": spec})
+        new_store = Store(stage, organization, token)
+        new_store.suspend(suspended=True)
+        yield new_store
+    stage.settle()
+    plane.kubectl("delete", "namespace", ARCHIVE, timeout=120)
+    (stage.folder / "hookwright-backup.db").unlink(missing_ok=True)

@@ -3,15 +3,20 @@
 import hmac
 import os
 import re
+import sqlite3
 import subprocess
 from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 
 import pytest
-from support.api_receiver import receiving
+from docs.conftest import BACKUP, Store
+from support.api_receiver import Received, receiving
 from support.local_kubelet import LocalKubelet
 from support.pages import SETTLED, Stage, notes_commands, section, sections
 from support.polling import eventually
 
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.cluster.stack import ROOT
 
@@ -21,7 +26,6 @@ PAGES = (
     "users.md",
     "egress.md",
     "choices.md",
-    "backup.md",
     "troubleshooting.md",
     "runbook.md",
 )
@@ -29,7 +33,10 @@ PASSWORD = "correct horse battery staple\n"
 EVENT = '{"id": "seen", "type": "bounced", "messageId": "m-1"}'
 NOT_RUN = {
     ("install.md", "The image"): "needs a container engine and a registry; tests/chart reads the Dockerfile",
-    ("install.md", "The command line"): "needs pipx; tests/cli installs the wheel",
+    (
+        "install.md",
+        "The command line",
+    ): "needs pipx; tests/chart runs the command line without the packages of this environment",
     ("choices.md", "Production"): "needs an Ingress and a Prometheus; tests/chart renders the file of values",
 }
 """Sections whose blocks no test runs, and the reason."""
@@ -41,9 +48,8 @@ ELSEWHERE = {
     ("first-delivery.md", "The first organization"): "the fixture of the organization",
     ("choices.md", "Several pods"): "a test below",
     ("choices.md", "A second installation in one cluster"): "a test below",
-    ("backup.md", "Restore into another cluster or namespace"): "test_backup.py on SQLite, a test below on PostgreSQL",
 }
-"""Sections whose blocks are not run one after another with the others, and what runs them."""
+"""Sections whose blocks are not run one after another with the others, and what runs them. Some tests run backup.md."""
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -174,8 +180,8 @@ def test_several_pods_share_a_database_and_adopt_it_as_printed(
     organization.follow(f"{scale}=1")
     log = "kubectl logs -n hookwright-system deployment/hookwright-operator"
     adopt = (
-        *sections("backup.md")[0].blocks,
-        *section("backup.md", "Restore into another cluster or namespace").blocks,
+        *sections(BACKUP)[0].blocks,
+        *section(BACKUP, "Restore into another cluster or namespace").blocks,
     )
 
     def transferred() -> bool:
@@ -196,6 +202,67 @@ def test_several_pods_share_a_database_and_adopt_it_as_printed(
         timeout=500,
     )
     organization.settle()
+
+
+def test_what_a_backup_holds_is_delivered_after_a_restore_and_what_came_later_is_unknown(
+    store: Store, receiver: Received
+) -> None:
+    """A backup while events come in has everything that was accepted before it.
+
+    Deliveries pending at the backup are sent again with the same id; later events are lost until sent again.
+    """
+    before, meanwhile = 20, 0
+    for number in range(before):
+        store.send(f"before-{number}")
+    with ThreadPoolExecutor(1) as pool:
+        backup = pool.submit(store.back_up)
+        while not wait([backup], timeout=0.02).done:
+            meanwhile += store.send(f"meanwhile-{meanwhile}")["accepted"]
+    report = re.search(r"hookwright-backup\.db: \d+ bytes, integrity ok, .*?\b(\d+) pending", backup.result())
+    assert report is not None, backup.result()
+    pending = int(report[1])
+    assert before <= pending <= before + meanwhile > before
+
+    store.suspend(suspended=False)
+    store.send("later")
+    eventually(lambda: len(receiver.requests) == before + meanwhile + 1, "all deliveries before the restore")
+    first = _ids(receiver)
+    store.restore()
+    eventually(lambda: len(receiver.requests) == len(first) + pending, "the pending deliveries after the restore")
+
+    repeated = set(_ids(receiver)[len(first) :])
+    assert len(repeated) == pending
+    assert repeated <= set(first)
+    assert store.send("before-1") == {"accepted": 0, "duplicates": 1, "deliveries": 0}
+    assert store.send("later") == {"accepted": 1, "duplicates": 0, "deliveries": 1}
+    eventually(lambda: len(receiver.requests) == len(first) + pending + 1, "the event that was sent again")
+    assert _ids(receiver)[-1] not in first
+
+
+def test_a_backup_of_another_cluster_is_refused_until_it_is_transferred(store: Store, receiver: Received) -> None:
+    """The refused operator logs both installations; the page's command transfers the database without a loss."""
+    store.send("kept")
+    store.back_up()
+    backup = store.stage.folder / "hookwright-backup.db"
+    with closing(sqlite3.connect(backup, isolation_level=None)) as connection:
+        connection.execute("UPDATE database_owner SET cluster_uid = 'another-cluster'")
+    store.run("SQLite: restore")
+    log = f"kubectl logs -n {SYSTEM_NAMESPACE} deployment/hookwright-operator --tail=20"
+    eventually(
+        lambda: "adopt --from another-cluster" in store.stage.run(log).stdout, "the operator refuses", within=240
+    )
+
+    text = store.run("Restore into another cluster or namespace")
+
+    cluster = store.stage.plane.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}").stdout
+    assert f"the database belongs to {cluster}/{SYSTEM_NAMESPACE}" in text
+    store.stage.settle()
+    store.suspend(suspended=False)
+    eventually(lambda: len(receiver.requests) == 1, "the delivery of the backup")
+
+
+def _ids(receiver: Received) -> list[str]:
+    return [headers["webhook-id"] for _, headers, _ in receiver.requests]
 
 
 def test_a_second_installation_is_accepted_as_printed(organization: Stage) -> None:

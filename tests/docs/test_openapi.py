@@ -50,9 +50,9 @@ def test_redocly_finds_nothing(node_packages: Path) -> None:
 
 
 def test_the_linters_report_a_fault(node_packages: Path, document: dict[str, Any], tmp_path: Path) -> None:
-    """Both linters fail for the same description without its servers, so the two tests above can fail."""
+    """Both linters fail for the head of the description without servers, so the two tests above can fail."""
     wrong = tmp_path / "openapi.json"
-    wrong.write_text(json.dumps({**document, "servers": []}))
+    wrong.write_text(json.dumps({"openapi": document["openapi"], "info": document["info"], "servers": [], "paths": {}}))
     spectral = node_packages / "@stoplight" / "spectral-cli" / "dist" / "index.js"
     rules = f"--ruleset={LOCK.with_name('spectral.yaml')}"
     assert "oas3-api-servers" in node(spectral, "lint", "--fail-severity=hint", rules, str(wrong), cwd=ROOT).stdout

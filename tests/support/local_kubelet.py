@@ -5,6 +5,7 @@ runs with the rights of its ServiceAccount. Other pods and the claims get the st
 process serves all pods of the operator one after another. On PostgreSQL each pod has its own.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -118,8 +119,12 @@ class LocalKubelet:
         return values
 
     def _run(self) -> None:
+        seen: list[str] = []
         try:
             while not self._ended.wait(_EVERY):
+                if (versions := self._versions()) == seen:
+                    continue
+                seen = versions
                 for pod in self._core.list_namespaced_pod(SYSTEM_NAMESPACE).items:
                     with _unless_changed():
                         self._reconcile(pod)
@@ -130,6 +135,12 @@ class LocalKubelet:
         except BaseException as error:
             self.failure = error
             raise
+
+    def _versions(self) -> list[str]:
+        """Return the versions of the pods and claims; to read the models of all of them ten times a second is slow."""
+        lists = (self._core.list_namespaced_pod, self._core.list_namespaced_persistent_volume_claim)
+        answers = [json.loads(read(SYSTEM_NAMESPACE, _preload_content=False).data) for read in lists]
+        return [str(item["metadata"]["resourceVersion"]) for answer in answers for item in answer["items"]]
 
     def _bind_claim(self, claim: str) -> None:
         status = {"phase": "Bound", "capacity": {"storage": "8Gi"}}
