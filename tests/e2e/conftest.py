@@ -86,9 +86,9 @@ def installation(hookwright: Installation) -> Installation:
     return hookwright
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def org(installation: Installation) -> Organization:
-    """Return an organization for this test only."""
+    """Return an organization of the module, because the start of its pods takes seconds."""
     return Organization(installation).create()
 
 

@@ -30,17 +30,17 @@ def test_platform_team_declares_and_signed_deliveries_come_out(org: Organization
 
 def test_a_receiver_with_another_secret_finds_the_signatures_wrong(org: Organization) -> None:
     """The signature check that the other tests use can fail."""
-    org.with_endpoint("orders")
-    org.receive("orders", "whsec_" + "A" * 43 + "=")
-    assert org.post({"type": "delivered", "messageId": "m-1"}).status == 202
-    eventually(lambda: org.received("orders")["wrong"], "a delivery")
-    report = org.received("orders")
+    org.with_endpoint("wrong")
+    org.receive("wrong", "whsec_" + "A" * 43 + "=")
+    assert org.post({"type": "delivered", "messageId": "m-3"}).status == 202
+    eventually(lambda: org.received("wrong")["wrong"], "a delivery")
+    report = org.received("wrong")
     assert (report["good"], report["wrong"]) == (0, {"X-Service-Signature does not match": 1})
 
 
 def test_api_client_logs_in_and_does_everything_through_the_service(org: Organization) -> None:
     """User, login, key, webhook, test, event by key and delivery log work without the cluster's API."""
-    org.with_endpoint("declared")
+    org.with_endpoint("declared", project="shop")
     email = f"ada@{org.namespace}.example"
     user = ("hookwright", "users", "create", email, "--organization", org.namespace)
     output = org.installation.kubectl(
@@ -53,7 +53,7 @@ def test_api_client_logs_in_and_does_everything_through_the_service(org: Organiz
     eventually(lambda: org.request("POST", f"{API}/v1/auth/login", login).status == 200, "a login", every=1.0)
     session = org.request("POST", f"{API}/v1/auth/login", login).json
     bearer = {"Authorization": f"Bearer {session['token']}"}
-    key = org.request("POST", f"{API}/v1/projects/billing/keys", {"name": "CI"}, headers=bearer)
+    key = org.request("POST", f"{API}/v1/projects/shop/keys", {"name": "CI"}, headers=bearer)
     assert key.status == 201, key
     ours = {"X-Service-Key": key.json["key"]}
 

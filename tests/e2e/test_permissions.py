@@ -12,7 +12,7 @@ def _account(namespace: str, name: str) -> str:
     return f"--as=system:serviceaccount:{namespace}:{name}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def other(installation: Installation) -> Organization:
     """Return another tenant, with a project and an endpoint."""
     other = Organization(installation).create()

@@ -26,7 +26,7 @@ def replicated(bare: Installation) -> Installation:
     return bare
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def org(replicated: Installation) -> Organization:
     """Return an organization that the replicas serve."""
     return Organization(replicated).create()

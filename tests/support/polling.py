@@ -13,12 +13,19 @@ _SAMPLE: Final = 0.05
 
 
 def eventually(look: Callable[[], T | None], what: str, within: float = PATIENCE, every: float = 0.05) -> T:
-    """Poll until ``look`` returns a true value, and return that value; fail after ``within`` seconds."""
+    """Poll until ``look`` returns a true value, and return that value; fail after ``within`` seconds.
+
+    A look that takes long, such as a start of kubectl, is followed by a pause of the same length, so that the processes
+    for which it waits have the CPU.
+    """
     deadline = time.monotonic() + within
-    while not (result := look()):
-        assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
-        time.sleep(every)
-    return result
+    while True:
+        start = time.monotonic()
+        if result := look():
+            return result
+        end = time.monotonic()
+        assert end < deadline, f"not within {within:g} s: {what}"
+        time.sleep(max(every, min(end - start, 0.5)))
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], *, within: float = PATIENCE) -> None:
