@@ -6,7 +6,16 @@ from typing import Final
 import pytest
 
 TESTS: Final = Path(__file__).resolve().parents[1]
-FIRST: Final = ("unit", "docs/test_commands.py", "integration/api/test_schema.py", "observability/test_alerts.py")
+FIRST: Final = (
+    "unit",
+    "docs/test_commands.py",
+    "integration/api/test_schema.py",
+    "chart/test_release.py",
+    "cluster/test_rights_used.py",
+    "cluster/test_apiserver_use.py",
+    "cluster/test_writers.py",
+    "observability/test_alerts.py",
+)
 """Tests that need no program, so that they run while programs are built; then files that take minutes, the longest
 first, because otherwise one process works alone at the end."""
 
