@@ -10,7 +10,6 @@ from typing import Any
 
 import httpcore
 import httpx
-from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
 from hookwright_cli.command_errors import CommandError, ExitCode
@@ -49,7 +48,7 @@ class PodTransport(httpx.HTTPTransport, httpcore.NetworkBackend):
 
     def __init__(self, api: Any, namespace: str, pod: str, port: int) -> None:
         self._pool = httpcore.ConnectionPool(network_backend=self)
-        self._core, self._namespace, self._pod, self._port = CoreV1Api(api), namespace, pod, port
+        self._api, self._namespace, self._pod, self._port = api, namespace, pod, port
 
     def connect_tcp(
         self,
@@ -61,14 +60,15 @@ class PodTransport(httpx.HTTPTransport, httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         """Open a connection to the port, whatever the URL says."""
         import websocket
-        from kubernetes.stream import portforward
+        from kubernetes.stream.ws_client import portforward_call
 
         # The client of Kubernetes gives this connection no timeout.
         websocket.setdefaulttimeout(timeout)
         try:
-            forward = portforward(
-                self._core.connect_get_namespaced_pod_portforward, self._pod, self._namespace, ports=str(self._port)
-            )
+            # Not by CoreV1Api, whose import takes a second because it loads the models of all kinds.
+            path, query = f"{core('pods', self._namespace, self._pod)}/portforward", [("ports", str(self._port))]
+            call = self._api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+            forward = portforward_call(self._api.configuration, *call[:2], headers=call[2])
             forward.websocket.settimeout(None)
             return _ForwardedStream(forward, forward.socket(self._port))
         except (ApiException, OSError) as error:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
-from kubernetes.client import CoreV1Api
 from kubernetes.client.exceptions import ApiException
-from kubernetes.stream import stream as connect
+from kubernetes.stream.ws_client import websocket_call
 
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.ways.cluster_client import APPS, core
@@ -138,19 +137,12 @@ class StoreCopy:
     @contextmanager
     def _program(self, pod: str, *program: str, stdin: bool = False) -> Iterator[Any]:
         """Run a Python program in a pod, and yield its streams; at the end, wait until it has succeeded."""
+        api, path = self._cluster.api, f"{core('pods', self._namespace, pod)}/exec"
+        query = [*(("command", word) for word in ("python", "-c", *program)), ("stdout", "true"), ("stderr", "true")]
+        query += [("stdin", "true")] if stdin else []
         try:
-            stream = connect(
-                CoreV1Api(self._cluster.api).connect_get_namespaced_pod_exec,
-                pod,
-                self._namespace,
-                command=["python", "-c", *program],
-                stdin=stdin,
-                stdout=True,
-                stderr=True,
-                tty=False,
-                binary=True,
-                _preload_content=False,
-            )
+            call = api.param_serialize("GET", path, query_params=query, auth_settings=["BearerToken"])
+            stream = websocket_call(api.configuration, *call[:2], headers=call[2], binary=True, _preload_content=False)
         except ApiException as error:
             reason = (error.reason or "").split("\n", 1)[0].strip()
             raise CommandError(

@@ -36,3 +36,13 @@ def test_help_of_a_command_imports_no_server_package_and_no_client() -> None:
     """The packages of the server are not installed with the command line, and a client is imported at its first use."""
     modules = imported(*([group, "--help"] for group in ("endpoints", "listen", "send", "store")))
     assert sorted({*SERVER, *LATER} & set(modules)) == []
+
+
+def test_a_command_by_a_kubeconfig_loads_no_models_of_kubernetes() -> None:
+    """The models of all kinds, which the generated methods need, take a second and a half of CPU."""
+    ways = "hookwright_cli.ways.kubeconfig_way, hookwright_cli.ways.store_copy, kubernetes.stream.ws_client"
+    program = (
+        f"import sys, {ways}; print([name for name in sys.modules if name.startswith('kubernetes.client.models.')])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
