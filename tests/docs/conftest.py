@@ -164,5 +164,6 @@ def store(stage: Stage, receiver: Received) -> Iterator[Store]:
         new_store.suspend(suspended=True)
         yield new_store
     stage.settle()
+    plane.kubectl("delete", "hookwright", "--all", "-n", ARCHIVE)
     plane.kubectl("delete", "namespace", ARCHIVE, timeout=120)
     (stage.folder / "hookwright-backup.db").unlink(missing_ok=True)

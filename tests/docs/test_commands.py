@@ -30,6 +30,8 @@ PAGES = (
     "runbook.md",
 )
 PASSWORD = "correct horse battery staple\n"
+DELETE_ACME = "kubectl delete hookwright --all -n acme; kubectl delete namespace acme"
+"""Kubernetes looks again after 8 s at a namespace whose objects have finalizers."""
 EVENT = '{"id": "seen", "type": "bounced", "messageId": "m-1"}'
 NOT_RUN = {
     ("install.md", "The image"): "needs a container engine and a registry; tests/chart reads the Dockerfile",
@@ -86,7 +88,7 @@ def test_the_notes_of_helm_run_as_printed(kubelet: tuple[Stage, LocalKubelet, st
     text = stage.follow(*commands, stdin=PASSWORD)
     assert "you@example.com may log in to organization acme as admin" in text
     stage.follow("kubectl wait -n acme --for=condition=Ready hwep/orders --timeout=60s")
-    stage.follow("kubectl delete namespace acme")
+    stage.follow(DELETE_ACME)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -135,25 +137,24 @@ def test_the_answers_of_the_intake_are_those_of_the_page(organization: Stage) ->
 def test_the_answers_of_the_api_are_those_of_the_page(organization: Stage) -> None:
     """Each command of the API guide prints an answer of the form that the page shows."""
     organization.settle()
-    organization.follow("kubectl delete namespace acme")
+    organization.follow(DELETE_ACME)
     (organization.folder / ".dev").mkdir()
     (organization.folder / ".dev" / "env").write_text(f"export HOOKWRIGHT_API_URL={organization.api.url}\n")
     organization.run("kubectl hookwright users delete ada@example.com --yes")
     organization.follow("kubectl hookwright users create ada@example.com --organization acme", stdin=PASSWORD)
     with receiving() as receiver:
         organization.check_answers("api.md", replacing=("https://example.com/hooks", f"{receiver.url}/hooks"))
-    organization.follow("kubectl delete namespace acme")
+    organization.follow(DELETE_ACME)
     organization.follow(*section("first-delivery.md", "The first organization").blocks)
 
 
 def test_the_examples_are_ready_on_a_cluster(organization: Stage) -> None:
     """Every object of examples/ is Ready in an installation with the default values, after one command."""
-    kubectl = organization.plane.kubectl
     assert not any(url.startswith("http:") for url in re.findall(r"url: (\S+)", _text_of_examples()))
-    kubectl("delete", "namespace", "acme", timeout=90)
+    organization.follow(DELETE_ACME)
     organization.follow("kubectl apply -f examples/")
     organization.follow("kubectl wait -n acme --for=condition=Ready hookwright --all --timeout=60s")
-    kubectl("delete", "namespace", "acme", timeout=90)
+    organization.follow(DELETE_ACME)
     organization.follow(*section("first-delivery.md", "The first organization").blocks)
 
 
