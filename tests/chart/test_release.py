@@ -85,7 +85,7 @@ def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_p
 
 def check_command_line(folder: Path, version: str, home: Path) -> None:
     """Run the single file without the packages of this environment; no package of the server is in it."""
-    program = [sys.executable, "-S", folder / "hookwright.pyz"]
+    program = [sys.executable, "-S", str(folder / "hookwright.pyz")]
     for argument, text in (("--version", f"hookwright {version}\n"), ("--help", "deliveries")):
         output = subprocess.run(
             [*program, argument], env={"HOME": str(home), "PATH": ""}, capture_output=True, text=True, check=True
