@@ -91,6 +91,12 @@ def check_command_line(folder: Path, version: str, home: Path) -> None:
             [*program, argument], env={"HOME": str(home), "PATH": ""}, capture_output=True, text=True, check=True
         )
         assert text in output.stdout
+    config = {"clusters": [{"name": "away", "cluster": {"server": "http://127.0.0.1:9"}}], "current-context": "away"}
+    config |= {"contexts": [{"name": "away", "context": {"cluster": "away", "user": "none"}}], "users": []}
+    (home / "kubeconfig").write_text(json.dumps(config))
+    away = [*program, "endpoints", "list", "--kubeconfig", str(home / "kubeconfig")]
+    result = subprocess.run(away, env={"HOME": str(home), "PATH": ""}, capture_output=True, text=True, check=False)
+    assert (result.returncode, "the API server" in result.stderr) == (6, True), result.stderr
     packages = {name.partition("/")[0] for name in ZipFile(folder / "hookwright.pyz").namelist()}
     assert "hookwright_cli" in packages
     assert not packages & {"hookwright_operator", "fastapi", "sqlalchemy", "kopf", "starlette", "uvicorn"}
