@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from cluster.conftest import ACCELERATED
+from prometheus_client.parser import text_string_to_metric_families
 from support.cluster_actions import (
     Organization,
     apikey,
@@ -22,7 +23,6 @@ from support.cluster_actions import (
     manifest,
     message_ids,
     receiving,
-    sample,
 )
 from support.polling import eventually
 
@@ -125,13 +125,11 @@ def requests(plane: ControlPlane, *verbs: str, resources: Sequence[str] = OURS) 
     """Return how many requests with these verbs the API server has answered, by resource."""
     exposition = plane.kubectl("get", "--raw", "/metrics").stdout
     lines = "\n".join(line for line in exposition.splitlines() if line.startswith("apiserver_request_total{"))
-    return Counter(
-        {
-            f"{verb} {resource}": int(sample(lines, "apiserver_request_total", verb=verb, resource=resource))
-            for verb in verbs
-            for resource in resources
-        }
-    )
+    counts = Counter({f"{verb} {resource}": 0 for verb in verbs for resource in resources})
+    for item in next(iter(text_string_to_metric_families(lines))).samples:
+        if (key := f"{item.labels['verb']} {item.labels['resource']}") in counts:
+            counts[key] += int(item.value)
+    return counts
 
 
 def written(plane: ControlPlane) -> Counter[str]:
