@@ -11,7 +11,7 @@ IMAGE ?= hookwright:$(VERSION)
 # Each start of a process would compile all modules again: 0.7 s of CPU for each operator.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-all slow again oldest unit chaos e2e e2e-kind e2e-node check generated site bench crds docs chart image cli release publish htmx screenshots lock
+.PHONY: help demo up test test-all slow again oldest unit chaos e2e e2e-kind e2e-node check types rules generated site bench crds docs chart image cli release publish htmx screenshots lock
 
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
@@ -54,9 +54,15 @@ e2e-node: .venv/ready ## run it on a node of this machine, started by the comman
 	@$(BIN)/python -m hookwright_dev.e2e node --commands $(NODE) $(ARGS)
 
 check: .venv/ready ## check format, lint, types, import arrows, limits of packages, generated files
+	@$(MAKE) --no-print-directory --jobs 2 types rules
+
+# mypy uses one core, so the other checks run beside it.
+types:
+	$(BIN)/mypy
+
+rules:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m hookwright_dev.house_limits
 	@$(MAKE) --no-print-directory generated site
