@@ -35,8 +35,8 @@ def test_every_rule_has_tests_that_exist(row: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    """The table has 39 rules, so an edit cannot remove one unnoticed."""
-    assert len(ROWS) == 39
+    """The table has 40 rules, so an edit cannot remove one unnoticed."""
+    assert len(ROWS) == 40
 
 
 def test_the_references_are_what_the_code_says() -> None:

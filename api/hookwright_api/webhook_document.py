@@ -58,7 +58,7 @@ def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
         "created_at": endpoint.metadata.creation_timestamp,
         **{name: value for name, value in own_fields(endpoint).items() if name not in HIDDEN_FIELDS},
         "header_names": sorted(endpoint.spec.headers),
-        "secret_header_names": sorted(header.name for header in endpoint.spec.secret_headers),
+        "secret_header_names": endpoint.spec.secret_header_names,
         "labels": own_labels(endpoint.metadata.labels),
     }
 

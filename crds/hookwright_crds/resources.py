@@ -22,14 +22,13 @@ from hookwright_crds.base import (
     within,
 )
 from hookwright_crds.conditions import Condition
+from hookwright_crds.credential_fields import FIELD_NAME_PATTERN, OAuth2, SecretHeader
 from hookwright_crds.endpoint_fields import (
     CLOUDEVENTS,
     OVERLAP_BOUNDS,
     PUSH_ONLY_SENTENCE,
     RESERVED_HEADERS,
     EndpointFields,
-    HeaderName,
-    HeaderValue,
     Overlap,
 )
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
@@ -43,8 +42,11 @@ MAX_SECRET_HEADERS: Final = 8
 HEADERS_ONCE_SENTENCE: Final = (
     "secretHeaders must set each header once, none that headers sets, and none that Hookwright or HTTP itself sets"
 )
-HEADERS_PUSH_SENTENCE: Final = PUSH_ONLY_SENTENCE.format("secretHeaders")
-FIELD_NAME_PATTERN: Final = r"^[-._a-zA-Z0-9]+$"
+CREDENTIAL_FIELDS: Final = {"secret_headers": "secretHeaders", "oauth2": "oauth2"}
+"""Fields with credentials for the receiver, which an endpoint with ``pull`` does not have, and their aliases."""
+AUTHORIZATION_SENTENCE: Final = (
+    "oauth2 sets the header Authorization; omit it in headers, secretHeaders and extraSignature"
+)
 DIGEST_NAME_SENTENCE: Final = (
     "the name of an ApiKey with a digest is its keyId: 1 to 63 of a-z, 0-9 and '-', without '-' at either end"
 )
@@ -266,37 +268,6 @@ class Signing(Model):
         return self.secret_ref.encoding if self.secret_ref is not None else "whsec"
 
 
-class CredentialRef(Model):
-    """A field of a Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
-
-    name: str = Field(
-        description='Name of the Secret. It must have the label hookwright.dev/delivery-credential: "true", and the '
-        "annotation hookwright.dev/hosts with the hosts that may get it, separated by commas, such as "
-        "api.example.com, *.example.org. Another Secret, or another host, is a condition, and deliveries wait.",
-        min_length=1,
-        max_length=253,
-        pattern=NAME_PATTERN,
-    )
-    key: str = Field(
-        description="Field of the Secret: 1 to 4,096 printable characters. White space at both ends is removed.",
-        min_length=1,
-        max_length=253,
-        pattern=FIELD_NAME_PATTERN,
-    )
-
-
-class SecretHeader(Model):
-    """A header whose value is in a Secret."""
-
-    name: Annotated[HeaderName, Field(max_length=256)] = Field(
-        description="Name of the header, such as Authorization. No other header may have it, in any case."
-    )
-    prefix: Annotated[HeaderValue, Field(max_length=64)] = Field(
-        default="", description='Text before the value, such as "Bearer " with its space.'
-    )
-    secret_key_ref: CredentialRef = Field(description="The field of a Secret that has the value.")
-
-
 class WebhookEndpointSpec(EndpointFields):
     """The spec of an endpoint: its URL or ``pull``, its events, and how to deliver them."""
 
@@ -310,9 +281,27 @@ class WebhookEndpointSpec(EndpointFields):
         "billing-api, key: token}}",
         max_length=MAX_SECRET_HEADERS,
     )
+    oauth2: OAuth2 | None = Field(
+        default=None,
+        description="An access token in every delivery, as Authorization: Bearer; renewed before it ends, and if the "
+        "receiver answers 401 or 403. Example: {clientId: hookwright, clientSecretRef: {name: billing-api, key: "
+        "secret}, tokenUrl: 'https://auth.example.com/oauth2/token'}",
+    )
+
+    @property
+    def secret_header_names(self) -> list[str]:
+        """The names of the headers whose values come from Secrets or a token server."""
+        names = [header.name for header in self.secret_headers]
+        return sorted([*names, "Authorization"] if self.oauth2 is not None else names)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The URLs that get requests, by field."""
+        urls = {"spec.url": self.url, "spec.oauth2.tokenUrl": self.oauth2 and self.oauth2.token_url}
+        return {field: url for field, url in urls.items() if url}
 
     @model_validator(mode="after")
-    def _fitting_secret_headers(self) -> Self:
+    def _fitting_credentials(self) -> Self:
         names = [header.name.lower() for header in self.secret_headers]
         taken_names = RESERVED_HEADERS | {name.lower() for name in self.headers}
         if self.extra_signature is not None:
@@ -320,8 +309,11 @@ class WebhookEndpointSpec(EndpointFields):
         has_context_header = self.format == CLOUDEVENTS and any(name.startswith("ce-") for name in names)
         if len(set(names)) < len(names) or not taken_names.isdisjoint(names) or has_context_header:
             raise ValueError(HEADERS_ONCE_SENTENCE)
-        if names and self.pull is not None:
-            raise ValueError(HEADERS_PUSH_SENTENCE)
+        if self.oauth2 is not None and "authorization" in taken_names.union(names):
+            raise ValueError(AUTHORIZATION_SENTENCE)
+        for name, alias in CREDENTIAL_FIELDS.items():
+            if self.pull is not None and getattr(self, name):
+                raise ValueError(PUSH_ONLY_SENTENCE.format(alias))
         return self
 
 

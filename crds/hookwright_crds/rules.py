@@ -12,6 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from hookwright_crds.base import DURATION_PATTERN, EARLIEST, LATEST, NAME_PATTERN, format_timestamp
+from hookwright_crds.credential_fields import (
+    FIELD_NAME_PATTERN,
+    GRANT_PARAMS,
+    GRANT_PARAMS_SENTENCE,
+    PRINTABLE_PATTERN,
+    WORD_PATTERN,
+)
 from hookwright_crds.endpoint_fields import (
     CLOUDEVENT_HEADERS_SENTENCE,
     CLOUDEVENTS,
@@ -33,10 +40,10 @@ from hookwright_crds.endpoint_fields import (
 )
 from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
 from hookwright_crds.resources import (
+    AUTHORIZATION_SENTENCE,
+    CREDENTIAL_FIELDS,
     DIGEST_NAME_SENTENCE,
-    FIELD_NAME_PATTERN,
     HEADERS_ONCE_SENTENCE,
-    HEADERS_PUSH_SENTENCE,
     ROTATION_SENTENCE,
     TTL_BOUNDS,
 )
@@ -85,6 +92,8 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "or characters beyond ISO 8859-1",
         "reason": FORBIDDEN,
     },
+    PRINTABLE_PATTERN: {"message": "must be printable ASCII characters", "reason": FORBIDDEN},
+    WORD_PATTERN: {"message": "must be 1 to 256 printable ASCII characters without spaces"},
 }
 """The error message for every pattern in the models."""
 
@@ -196,7 +205,19 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 field=".extraSignature",
                 reason=FORBIDDEN,
             ),
-            Rule("!has(self.secretHeaders) || !has(self.pull)", HEADERS_PUSH_SENTENCE, field=".secretHeaders"),
+            *(
+                Rule(f"!has(self.{field}) || !has(self.pull)", PUSH_ONLY_SENTENCE.format(field), field=f".{field}")
+                for field in CREDENTIAL_FIELDS.values()
+            ),
+            Rule(
+                "!has(self.oauth2) "
+                "|| !(has(self.headers) && self.headers.exists(name, name.lowerAscii() == 'authorization')) && "
+                "!(has(self.secretHeaders) "
+                "&& self.secretHeaders.exists(header, header.name.lowerAscii() == 'authorization')) && "
+                "!(has(self.extraSignature) && self.extraSignature.header.lowerAscii() == 'authorization')",
+                AUTHORIZATION_SENTENCE,
+                field=".oauth2",
+            ),
             Rule(
                 "!has(self.secretHeaders) || self.secretHeaders.map(header, header.name.lowerAscii()).all(name, "
                 f"!(name in {_RESERVED_NAMES}) "
@@ -212,6 +233,10 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
         "spec.projectRef": (_PROJECT_KEPT,),
         "spec.expiresAt": (_EXPIRY,),
         "spec.url": tuple(map(_url, URL_RULES)),
+        "spec.oauth2.tokenUrl": tuple(map(_url, URL_RULES)),
+        "spec.oauth2.endpointParams": (
+            Rule(f"self.all(name, !(name in {[*GRANT_PARAMS]}))", GRANT_PARAMS_SENTENCE, reason=FORBIDDEN),
+        ),
         "spec.pull.lease": (_duration("lease", LEASE_BOUNDS, "30s or 5m"),),
         "spec.retry.schedule": (
             Rule(

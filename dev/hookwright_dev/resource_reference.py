@@ -10,6 +10,8 @@ from hookwright_crds.resources import KINDS
 from hookwright_dev.markdown import GENERATED, table
 
 _CHANNELS: Final = {Channel.EMAIL: "Email", Channel.WHATSAPP: "WhatsApp", Channel.SMS: "SMS"}
+_LONG_MEANING: Final = 100
+"""Characters of a meaning that stands once."""
 
 
 def event_types_page() -> str:
@@ -62,25 +64,30 @@ def _kind(crd: dict[str, Any]) -> Iterator[str]:
     schema = version["schema"]["openAPIV3Schema"]
     yield f"## {names['kind']}"
     yield f"{_sentence(schema['description'])} Short name: `{', '.join(names['shortNames'])}`."
+    paths: dict[str, str] = {}
     for part in ("spec", "status"):
         yield f"### {part} of {names['kind']}"
-        yield "\n".join(_fields(schema["properties"][part], part))
+        yield "\n".join(_fields(schema["properties"][part], part, paths))
     if rules := "\n".join(_rules(schema)):
         yield f"### Rules of {names['kind']}"
         yield rules
 
 
-def _fields(schema: dict[str, Any], at: str) -> Iterator[str]:
+def _fields(schema: dict[str, Any], at: str, paths: dict[str, str]) -> Iterator[str]:
+    """Yield a line for each field; ``paths`` gets the first path of each meaning, which is not repeated."""
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         path = f"{at}.{name}"
         default = f", default `{json.dumps(field['default'])}`" if "default" in field else ""
         if name in required and not default and at.startswith("spec"):
             default = ", required"
-        yield f"- `{path}` ({_type(field)}{default}): {_sentence(field.get('description', ''))}"
-        yield from _fields(field, path)
+        meaning = _sentence(field.get("description", ""))
+        first = paths.setdefault(meaning, path)
+        is_repeated = first != path and len(meaning) > _LONG_MEANING
+        yield f"- `{path}` ({_type(field)}{default}): {f'As `{first}`.' if is_repeated else meaning}"
+        yield from _fields(field, path, paths)
         if "items" in field and name != "conditions":
-            yield from _fields(field["items"], f"{path}[]")
+            yield from _fields(field["items"], f"{path}[]", paths)
 
 
 def _type(field: dict[str, Any]) -> str:
@@ -101,11 +108,15 @@ def _type(field: dict[str, Any]) -> str:
 
 
 def _rules(schema: dict[str, Any]) -> Iterator[str]:
-    """Yield the rules over several fields; the meaning of a field has its own ones."""
+    """Yield the rules over several fields; the meaning of a field has its own ones. Equal rules have one line."""
+    fields: dict[str, list[str]] = {}
     for part in (schema, schema["properties"]["spec"]):
         for rule in part.get("x-kubernetes-validations", ()):
             if "message" in rule:
-                yield f"- {_sentence(rule['message'])}"
+                field, _, sentence = _sentence(rule["message"]).partition(" ")
+                fields.setdefault(sentence, []).append(field)
+    for sentence, names in fields.items():
+        yield f"- {', '.join(names)}{': each' if len(names) > 1 else ''} {sentence}"
 
 
 def _sentence(text: str) -> str:

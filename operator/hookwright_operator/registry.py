@@ -18,7 +18,7 @@ EXPIRED: Final = "Expired"
 """The reason for which nothing is sent to an endpoint whose time is over."""
 CREDENTIALS_NOT_FOUND: Final = "CredentialsNotFound"
 CREDENTIALS_REFUSED: Final = "CredentialsRefused"
-"""The reasons for which nothing is sent to an endpoint whose secret headers have no value that may go to its host."""
+"""The reasons for which nothing is sent to an endpoint whose credentials have no value that may go to its hosts."""
 
 
 class SecretValue(NamedTuple):
@@ -27,6 +27,19 @@ class SecretValue(NamedTuple):
     name: str
     prefix: str
     value: str
+
+
+class OAuth2Client(NamedTuple):
+    """The client of a token server; no log, status or answer shows the secret.
+
+    Attributes:
+        form: the parameters of a token request, without those of the client.
+    """
+
+    token_url: str
+    client_id: str
+    secret: str
+    form: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,7 @@ class Endpoint:
         retry: what its spec says about retries, None if it has nothing of it.
         extra_signature: one more signature header, None if its spec has none.
         secret_headers: headers whose values are in Secrets of the tenant; none while one of them is missing or refused.
+        oauth2: gets the access token of each delivery; None while its secret is missing or refused.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
         newest_signs: whether the newest secret makes signatures with one value, as for a Secret that the tenant makes;
@@ -88,6 +102,7 @@ class Endpoint:
     retry: Retry | None = None
     extra_signature: ExtraSignature | None = None
     secret_headers: tuple[SecretValue, ...] = field(default=(), repr=False)
+    oauth2: OAuth2Client | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     block_reason: str = ""
     format: str = "json"
@@ -105,6 +120,7 @@ class Endpoint:
         max_timeout: float,
         secrets: tuple[str, ...],
         secret_headers: tuple[SecretValue, ...],
+        oauth2: OAuth2Client | None,
         block_reason: str,
         rotation: int,
         previous_until: datetime | None,
@@ -129,6 +145,7 @@ class Endpoint:
             extra_signature=spec.extra_signature,
             secrets=secrets,
             secret_headers=secret_headers,
+            oauth2=oauth2,
             block_reason=block_reason,
             rotation=rotation,
             previous_until=previous_until,

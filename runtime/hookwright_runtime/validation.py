@@ -31,6 +31,7 @@ _FIELDS: Final = {
 _YAML_ONLY: Final = {
     "secret_headers": "set spec.secretHeaders in the YAML of the WebhookEndpoint, beside a Secret with the value; "
     "this API only shows the names",
+    "oauth2": "set spec.oauth2 in the YAML of the WebhookEndpoint, beside a Secret with the client's secret",
 }
 """Words about fields of an endpoint that requests cannot set."""
 _SUBJECT: Final = re.compile(r"^[A-Z][a-z]+ should ")

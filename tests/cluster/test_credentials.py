@@ -5,9 +5,10 @@ from typing import Any
 
 import yaml
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
+from support.oauth2_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 from support.polling import eventually
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/credentials/bearer-token.yaml"
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples/credentials").glob("*.yaml"))
 HEADER = {"name": "Authorization", "prefix": "Bearer ", "secretKeyRef": {"name": "api", "key": "token"}}
 
 
@@ -54,8 +55,42 @@ def test_a_receiver_gets_the_token_and_a_new_one_at_once(org: Organization) -> N
         assert receiver.received[-1].headers["Authorization"] == "Bearer third"
         org.delete("secret", "api")
         org.wait_for("hwep", "orders", "False CredentialsNotFound")
-    documents = [*yaml.safe_load_all(EXAMPLE.read_text())]
-    for document in documents:
-        del document["metadata"]["namespace"]
-    org.apply(*documents)
-    org.wait_for("hwep", "ledger", "True Delivering")
+
+
+def test_a_receiver_gets_an_access_token_and_a_fault_of_the_token_server_is_not_charged(org: Organization) -> None:
+    """Both hosts must be allowed. Deliveries that waited have their first attempt when the token server works."""
+    server = TokenServer(lifetime=5)
+    with receiving(server.guard) as receiver, receiving(lambda _: 500) as tokens:
+        url = tokens.url.replace("127.0.0.1", "localhost")
+        reference = {"name": "api", "key": "token"}
+        oauth2 = {"clientId": CLIENT_ID, "clientSecretRef": reference, "tokenUrl": url, "scopes": ["events"]}
+        org.apply(manifest("Project", "billing"), endpoint("orders", receiver.url, oauth2=oauth2))
+        org.apply(credential(CLIENT_SECRET))
+        org.wait_for("hwep", "orders", "False CredentialsRefused")
+        assert "'localhost'" in str(org.status("hwep", "orders"))
+        org.send(delivered("early"))
+        assert tokens.received == []
+        org.apply(credential(CLIENT_SECRET, hosts="127.0.0.1, localhost"))
+        org.wait_for("hwep", "orders", "False AttemptFailed", type_="Reachable")
+        assert "token server localhost: HTTP 500 Internal Server Error" in str(org.status("hwep", "orders"))
+        assert receiver.received == []
+        tokens.answer = server.answer
+        eventually(lambda: receiver.received, "the early event arrives")
+        assert [request.attempt for request in receiver.received] == [1]
+        assert org.status("hwep", "orders")["deliveries"]["failed"] == 0
+        server.ends.clear()
+        org.send(delivered("next"))
+        eventually(lambda: message_ids(receiver.received)[1:] == ["next", "next"], "the request is repeated at once")
+        log = org.operator.log.read_text()
+    assert not any(secret in log for secret in (CLIENT_SECRET, *server.ends))
+
+
+def test_the_examples_become_ready(org: Organization) -> None:
+    """Each file has a Secret and an endpoint that uses it."""
+    org.apply(manifest("Project", "billing"))
+    for example in EXAMPLES:
+        documents = [*yaml.safe_load_all(example.read_text())]
+        for document in documents:
+            del document["metadata"]["namespace"]
+        org.apply(*documents)
+        org.wait_for("hwep", documents[-1]["metadata"]["name"], "True Delivering")

@@ -9,6 +9,7 @@ from integration.api import conftest as shared
 from integration.api.conftest import Organizations
 from support.api_processes import Organization, problem_of
 from support.cluster_actions import condition, endpoint, receiving
+from support.oauth2_server import CLIENT_ID, TokenServer
 from support.polling import eventually
 
 from hookwright_dev.cluster.installation import OperatorProcess
@@ -34,24 +35,35 @@ def with_secret(url: str, name: str = "api", key: str = "token", **spec: Any) ->
     return endpoint("orders", url, secretHeaders=[header], **spec)
 
 
+def with_oauth2(url: str, tokens: str, **spec: Any) -> dict[str, Any]:
+    """Return an endpoint whose client secret is in the Secret, and whose tokens come from a URL."""
+    reference = {"name": "api", "key": "token"}
+    return endpoint(
+        "orders", url, oauth2={"clientId": CLIENT_ID, "clientSecretRef": reference, "tokenUrl": tokens}, **spec
+    )
+
+
 def wait_for(cluster: Cluster, tenant: Organization, expected: str) -> None:
     """Return when the condition Ready of the endpoint is as expected."""
     eventually(lambda: condition(cluster.objects.get("hwep", "orders", tenant.name) or {}) == expected, expected)
 
 
+@pytest.mark.parametrize("kind", ["secretHeaders", "oauth2"])
 def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
-    control_plane: Cluster, operator: OperatorProcess, acme: Organization
+    control_plane: Cluster, operator: OperatorProcess, acme: Organization, kind: str
 ) -> None:
     """Not by a changed url, a redirect, a test, an answer that repeats it, `/v1`, describe, Events or the log."""
-    key = acme.service_key()
-    with receiving() as receiver, receiving() as thief:
+    key, server = acme.service_key(), TokenServer(secret=TOKEN, new_token=lambda: TOKEN)
+    with receiving() as receiver, receiving() as thief, receiving(server.answer) as tokens:
         echo: Callable[[Any], web.Response] = lambda request: web.Response(  # noqa: E731
             status=307,
             text=request.headers["Authorization"],
             headers={"Location": thief.url, "X-Echo": request.headers["Authorization"]},
         )
         receiver.answer = echo
-        acme.apply(credential(), with_secret(receiver.url))
+        acme.apply(
+            credential(), with_oauth2(receiver.url, tokens.url) if kind == "oauth2" else with_secret(receiver.url)
+        )
         wait_for(control_plane, acme, "True Delivering")
         answer = acme.client.post("/v1/webhooks/orders/test", headers=key)
         assert (answer.status_code, answer.json()["statusCode"]) == (200, 307)
@@ -73,7 +85,12 @@ def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
         )
         shown.append(control_plane.kubectl("describe", "hwep", "orders", "-n", acme.name).stdout)
         shown.append(control_plane.kubectl("get", "events", "-n", acme.name, "-o", "yaml").stdout)
+        if kind == "oauth2":
+            stolen = {"url": receiver.url, "oauth2": {"tokenUrl": patch["url"]}}
+            control_plane.objects.patch("hwep", "orders", acme.name, {"spec": stolen})
+            eventually(lambda: "oauth2.tokenUrl is" in str(control_plane.objects.get("hwep", "orders", acme.name)), "")
         assert thief.received == []
+        assert len(tokens.received) == (1 if kind == "oauth2" else 0)
     shown.append(operator.log.read_text())
     for text in shown:
         assert TOKEN not in text
@@ -102,9 +119,11 @@ def test_a_secret_that_its_owner_did_not_offer_is_not_read(
 def test_v1_sets_no_secret_header_and_pull_has_none(acme: Organization, control_plane: Cluster) -> None:
     """A key cannot use a Secret of its namespace, and consumers do not get a value in the headers of a message."""
     key = acme.service_key()
-    body = {"url": "https://example.com/", "events": ["delivered"], "secret_headers": [HEADER]}
+    body = {"url": "https://example.com/", "events": ["delivered"]}
+    answer = acme.client.post("/v1/webhooks", json={**body, "oauth2": {"clientId": "a"}}, headers=key)
+    assert "spec.oauth2 in the YAML" in str(problem_of(answer, 422)["errors"])
     for answer in (
-        acme.client.post("/v1/webhooks", json=body, headers=key),
+        acme.client.post("/v1/webhooks", json={**body, "secret_headers": [HEADER]}, headers=key),
         acme.client.patch(f"/v1/webhooks/{acme.webhook(key)['id']}", json={"secret_headers": []}, headers=key),
     ):
         assert "spec.secretHeaders in the YAML" in str(problem_of(answer, 422)["errors"])

@@ -100,12 +100,17 @@ class Watcher:
 
     settled: list[Settlement] = field(default_factory=list)
     limited_to: dict[str, int | None] = field(default_factory=dict)
+    hindrances: list[tuple[str, str]] = field(default_factory=list)
 
     def attempted(self, endpoint: Endpoint, settlement: Settlement, *, limited_to: int | None = None) -> None:
         """Record a result."""
         assert endpoint.uid == settlement.endpoint_uid
         self.settled.append(settlement)
         self.limited_to[endpoint.uid] = limited_to
+
+    def hindered(self, endpoint: Endpoint, error: str) -> None:
+        """Record why an attempt could not be made."""
+        self.hindrances.append((endpoint.uid, error))
 
 
 @dataclass(slots=True)

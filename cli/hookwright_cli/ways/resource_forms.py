@@ -37,7 +37,10 @@ def endpoint_document(resource: Mapping[str, Any]) -> Document:
         **{field.name: field.of_spec(spec) for field in SHOWN_FIELDS},
         "enabled": not spec.get("suspend", False),
         "header_names": sorted(spec.get("headers") or {}),
-        "secret_header_names": sorted(header["name"] for header in spec.get("secretHeaders") or ()),
+        "secret_header_names": sorted(
+            [header["name"] for header in spec.get("secretHeaders") or ()]
+            + (["Authorization"] if spec.get("oauth2") else [])
+        ),
         "labels": {name: value for name, value in sorted((meta.get("labels") or {}).items()) if "/" not in name},
         "conditions": [
             {name: entry.get(name, "") for name in ("type", "status", "reason", "message")}

@@ -119,7 +119,8 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
         examples=[["X-Team"]],
     )
     secret_header_names: list[str] = Field(
-        description="The names of the headers whose values are in Secrets; spec.secretHeaders sets them, in YAML only.",
+        description="The names of the headers whose values are in Secrets or come from a token server; "
+        "spec.secretHeaders and spec.oauth2 set them, in YAML only.",
         examples=[["Authorization"]],
     )
     labels: dict[str, str] = Field(description="Labels without a prefix.", examples=[{"team": "billing"}])

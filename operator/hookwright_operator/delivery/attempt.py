@@ -31,8 +31,8 @@ class Outcome(NamedTuple):
         retry_after_ms: the delay that a 429 or 503 asked for in Retry-After, None if it did not.
         response_headers: the headers of the response, one in each line; None if there was no response.
         request: what identifies the request, see `Attempt.request`; None if no request was prepared.
-        own_fault: the resource that this process lacked for the attempt, such as descriptors; empty if the attempt was
-            made. Such an outcome gives no information about the receiver, so it is neither recorded nor counted.
+        own_fault: what the attempt lacked, such as descriptors of this process or an access token; empty if the attempt
+            was made. Such an outcome gives no information about the receiver, so it is neither recorded nor counted.
     """
 
     status_code: int

@@ -47,6 +47,12 @@ class AttemptLog:
             fields = _fields(endpoint, delivery, settlement)
             log.info("attempt failed", **fields, retry_at=due.replace("+00:00", "Z"))
 
+    def hindered(self, endpoint: Endpoint, error: str) -> None:
+        """Log an attempt that could not be made, although this process lacked nothing."""
+        if self.retried.allow(endpoint.namespace):
+            place = {"namespace": endpoint.namespace, "project": endpoint.project, "endpoint": endpoint.name}
+            log.info("attempt postponed, no access token", **place, error=error)
+
 
 def _fields(endpoint: Endpoint, delivery: Claimed, settlement: Settlement) -> dict[str, object]:
     attempt = settlement.attempt

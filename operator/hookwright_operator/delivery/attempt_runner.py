@@ -10,6 +10,7 @@ from hookwright_operator import metrics
 from hookwright_operator.delivery.attempt import Outcome, RetrySchedule, judge
 from hookwright_operator.delivery.attempt_log import AttemptLog
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
+from hookwright_operator.delivery.http.error_messages import TOKEN_SERVER
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.queues import ClaimReleaser, EndpointQueues
 from hookwright_operator.delivery.tasks import Tasks, wait_for_event
@@ -37,6 +38,9 @@ class Observer(Protocol):
             limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
         """
 
+    def hindered(self, endpoint: Endpoint, error: str) -> None:
+        """Record why no attempt can be made now, although neither the receiver nor this process is to blame."""
+
 
 class Result(NamedTuple):
     """Result of one attempt.
@@ -61,7 +65,7 @@ class ResultWriter:
     """
 
     def __init__(self, store: Store, queues: EndpointQueues, tasks: Tasks, observer: Observer) -> None:
-        self._store, self._queues, self._tasks, self._observer = store, queues, tasks, observer
+        self._store, self._queues, self._tasks, self.observer = store, queues, tasks, observer
         self._gathered: list[Result] = []
 
     def add(self, result: Result) -> None:
@@ -115,7 +119,7 @@ class ResultWriter:
                     self._queues.due(settlement.endpoint_uid, settlement.due_ms)
                 else:
                     _COUNTERS[settlement.state].inc()
-                self._observer.attempted(endpoint, settlement, limited_to=queue.limited_to)
+                self.observer.attempted(endpoint, settlement, limited_to=queue.limited_to)
         finally:
             self._end(results)
 
@@ -191,7 +195,7 @@ class AttemptRunner:
             self._queues.scheduler.end(queue)
             self._queues.memory.give(endpoint.namespace, delivery.size)
         if outcome.own_fault:
-            self._postpone(queue, delivery, outcome.own_fault, keep=lapses == self._queues.lapses)
+            self._postpone(queue, delivery, outcome, keep=lapses == self._queues.lapses)
         else:
             self._count(queue, delivery, outcome)
             self._log.attempted(endpoint, delivery, settlement)
@@ -210,10 +214,14 @@ class AttemptRunner:
             seconds = (outcome.started_ms + outcome.duration_ms - delivery.accepted_ms) / 1000
             metrics.LATENCY.observe(seconds, exemplar_of(delivery.trace) if delivery.trace else None)
 
-    def _postpone(self, queue: EndpointQueue, delivery: Claimed, reason: str, *, keep: bool) -> None:
+    def _postpone(self, queue: EndpointQueue, delivery: Claimed, outcome: Outcome, *, keep: bool) -> None:
         now = asyncio.get_running_loop().time()
-        metrics.OWN_FAULTS.labels(reason).inc()
-        self._own_faults.allow(reason)
+        metrics.OWN_FAULTS.labels(outcome.own_fault).inc()
+        if outcome.own_fault == TOKEN_SERVER:
+            self._results.observer.hindered(queue.endpoint, outcome.error)
+            self._log.hindered(queue.endpoint, outcome.error)
+        else:
+            self._own_faults.allow(outcome.own_fault)
         if keep and queue.active and not self._queues.closing:
             queue.postpone(delivery, now)
             self._queues.memory.take(queue.endpoint.namespace, delivery.size)

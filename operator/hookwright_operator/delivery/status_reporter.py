@@ -100,6 +100,10 @@ class StatusReporter:
         failures = int(settlement.state is State.FAILED)
         self._note(endpoint.uid, attempt.error, failures=failures, limited_to=limited_to)
 
+    def hindered(self, endpoint: Endpoint, error: str) -> None:
+        """Record why no attempt can be made now."""
+        self._note(endpoint.uid, error, urgent=True)
+
     def changed(self, uid: str) -> None:
         """Publish an endpoint's counts when they are due: soon if nothing may be sent to it."""
         endpoint = self._registry.get(uid)

@@ -14,7 +14,7 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_operator.reconcile.credentials import resolve
+from hookwright_operator.reconcile.credentials import resolve, resolve_oauth2
 from hookwright_operator.reconcile.endpoint_verdict import (
     CONFLICT,
     UNSUPPORTED,
@@ -78,10 +78,10 @@ class ObservedEndpoint:
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
         failures: failed deliveries for which an Event is due now.
         unsupported_parts: the parts of the endpoint that this version does not understand.
-        refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
+        refused_address: a URL's field, and why no request may connect to its literal address; empty if it may.
         refused_write: why the API server refuses a write for this endpoint, empty if no write was refused.
         kept_secrets: the secrets with which this replica signs, the current one first.
-        credentials: the Secrets of its secret headers that their tenant offers, by name.
+        credentials: the Secrets that its spec names and their tenant offers, by name.
     """
 
     endpoint: WebhookEndpoint
@@ -151,7 +151,7 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         allow_http=observed.allow_http,
         max_timeout=observed.max_timeout,
         refused_address=observed.refused_address,
-        credential_fault=resolve(spec, observed.credentials)[1],
+        credential_fault=resolve(spec, observed.credentials)[1] or resolve_oauth2(spec, observed.credentials)[1],
         last_error=reachable.message if reachable.status == "False" else "",
     )
     actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
@@ -232,6 +232,7 @@ def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: Endpoi
         max_timeout=observed.max_timeout,
         secrets=tuple(signing_secrets(secret, now=now, encoding=encoding)) if secret and not secret.foreign else (),
         secret_headers=resolve(observed.endpoint.spec, observed.credentials)[0],
+        oauth2=resolve_oauth2(observed.endpoint.spec, observed.credentials)[0],
         block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,
@@ -278,7 +279,7 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     generation = observed.endpoint.metadata.generation
     previous = find(observed.endpoint.status.conditions, "Reachable")
     health = observed.health
-    if health is None or health.counts.last_attempt_time is None:
+    if health is None or (health.counts.last_attempt_time is None and not health.error):
         if previous is not None:
             return previous.model_copy(update={"observed_generation": generation})
         message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."

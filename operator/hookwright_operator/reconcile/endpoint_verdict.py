@@ -71,25 +71,26 @@ def verdict_of(
         unsupported_parts: the parts of the endpoint that this version does not understand.
         allow_http: whether the installation allows plain http.
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
-        refused_address: why no attempt may connect to the literal address in the URL, empty if it may.
-        credential_fault: the verdict about its secret headers, None if each has a value that may go to its host.
+        refused_address: a URL's field, and why no request may connect to its literal address; empty if it may.
+        credential_fault: the verdict about its credentials, None if each has a value that may go to its hosts.
         last_error: of the last attempt, empty if it succeeded or none was made.
     """
     faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
     if faulty is not None:
         return faulty
-    if spec.url is not None and spec.url.startswith("http:") and not allow_http:
+    insecure_fields = [field for field, url in spec.urls.items() if url.startswith("http:")]
+    if insecure_fields and not allow_http:
         return EndpointVerdict(
             ready=False,
             reason="InsecureUrl",
-            message="spec.url is plain http, which this installation does not allow; "
+            message=f"{insecure_fields[0]} is plain http, which this installation does not allow; "
             "use https, or set HOOKWRIGHT_ALLOW_HTTP=true for the operator.",
         )
     if refused_address:
         return EndpointVerdict(
             ready=False,
             reason="AddressRefused",
-            message=f"spec.url: {refused_address}. Deliveries stay pending until the URL is changed.",
+            message=f"{refused_address}. Deliveries stay pending until the URL is changed.",
         )
     if credential_fault is not None:
         return credential_fault

@@ -76,6 +76,7 @@ class ResourceObserver:
             KubeError: the Secret could not be read.
         """
         meta, reference = endpoint.metadata, endpoint.spec.signing.secret_ref
+        refusals = [(field, self.guard.literal_refusal(url)) for field, url in endpoint.spec.urls.items()]
         if reference is not None:
             secret = await read_referenced(self.kube, meta.namespace, reference)
         else:
@@ -91,7 +92,7 @@ class ResourceObserver:
             max_timeout=self.max_timeout,
             failures=failures,
             unsupported_parts=self.cache.unsupported(key_of(endpoint)),
-            refused_address=self.guard.literal_refusal(endpoint.spec.url) if endpoint.spec.url else "",
+            refused_address=next((f"{field}: {fault}" for field, fault in refusals if fault), ""),
             credentials=self.cache.credentials_of(endpoint),
             kept_secrets=registration.secrets if (registration := self.registry.get(meta.uid)) is not None else (),
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hookwright_operator.delivery.attempt import Outcome
+from hookwright_operator.delivery.http.error_messages import TOKEN_SERVER
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.ids import delivery_id, message_id
 from hookwright_operator.registry import Endpoint
@@ -58,6 +59,9 @@ class EndpointTester:
             now_ms = int(self.clock() * 1000)
             test = Claimed(delivery_id(), endpoint.uid, message_id(), event.type, event.body, 0, now_ms)
             outcome = await self.sender.send(endpoint, test, now=self.clock)
+            if outcome.own_fault == TOKEN_SERVER:
+                # A test has no retries to save, and its caller must see this fault.
+                outcome = outcome._replace(own_fault="")
             if outcome.own_fault or not await self._record(endpoint, test, outcome):
                 return TestResult(outcome, None)
             return TestResult(outcome, test.id)

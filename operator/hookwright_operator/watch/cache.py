@@ -156,12 +156,12 @@ class Cache:
         return self._secrets.get((namespace, name))
 
     def credentials_of(self, endpoint: WebhookEndpoint) -> dict[str, Secret]:
-        """Return the Secrets of its secret headers by name, those that exist and that their tenant offers."""
+        """Return the Secrets that its spec names, by name: those that exist and that their tenant offers."""
         secrets = {name: self._secrets.get((namespace, name)) for namespace, name in _credential_names(endpoint)}
         return {name: secret for name, secret in secrets.items() if secret is not None and secret.is_credential}
 
     def credential_users(self, secret: Secret) -> tuple[Key, ...]:
-        """Return the endpoints with a secret header that names a Secret."""
+        """Return the endpoints that name a Secret for a secret header or as client secret."""
         return tuple(self._credential_users.get((secret.namespace, secret.name), ()))
 
     def owner_of(self, secret: Secret) -> Key | None:
@@ -241,8 +241,12 @@ def _discard(index: dict[N, set[Key]], name: N, key: Key) -> None:
 
 
 def _credential_names(resource: Resource) -> set[Name]:
-    headers = resource.spec.secret_headers if isinstance(resource, WebhookEndpoint) else ()
-    return {(resource.metadata.namespace, header.secret_key_ref.name) for header in headers}
+    if not isinstance(resource, WebhookEndpoint):
+        return set()
+    spec = resource.spec
+    references = [header.secret_key_ref for header in spec.secret_headers]
+    references += [spec.oauth2.client_secret_ref] if spec.oauth2 is not None else []
+    return {(resource.metadata.namespace, reference.name) for reference in references}
 
 
 def digests_of(key: ApiKey) -> frozenset[str]:

@@ -38,8 +38,18 @@ _OWN_FAULTS: Final = {
 }
 
 
+TOKEN_SERVER: Final = "token_server"  # noqa: S105 - a reason
+"""The reason of attempts that wait because the token server of their endpoint fails."""
+
+
 class AttemptError(Exception):
     """An attempt that cannot be made or got no usable response; the message is fit for the delivery log."""
+
+
+class TokenServerError(AttemptError):
+    """A request for an access token that failed; the receiver is not to blame."""
+
+    reason = TOKEN_SERVER
 
 
 class DeadlineError(Exception):
@@ -60,6 +70,8 @@ class NoPlaceError(Exception):
 
 class ProxyError(Exception):
     """A fault of the egress proxy itself, not of the receiver."""
+
+    reason = "proxy"
 
 
 class Step(StrEnum):
@@ -90,17 +102,15 @@ def timeout_words(timeout: float, step: Step) -> str:
 
 
 def own_fault(error: BaseException) -> str:
-    """Return what this installation lacked for an attempt, '' if the attempt failed for another reason.
+    """Return what an attempt lacked before the receiver could answer, '' if the attempt failed for another reason.
 
-    Such a fault gives no information about the receiver. The values are those of ``hookwright_own_faults_total``'s
-    label. ``EADDRNOTAVAIL`` counts as a lack of local ports, because the client has already excluded an address
-    family without a route.
+    That is a resource of this installation, or an access token. Such a fault tells nothing about the receiver. The
+    values are those of ``hookwright_own_faults_total``'s label. ``EADDRNOTAVAIL`` counts as a lack of local ports,
+    because the client has already excluded an address family without a route.
     """
     match error:
-        case NoPlaceError():
+        case NoPlaceError() | ProxyError() | TokenServerError():
             return error.reason
-        case ProxyError():
-            return "proxy"
         case MemoryError():
             return "memory"
         case ssl.SSLError():

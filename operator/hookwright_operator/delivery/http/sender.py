@@ -11,15 +11,14 @@ import ssl
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from types import TracebackType
 from typing import Final, Self
 
 import structlog
-from yarl import URL
 
 from hookwright_crds.endpoint_fields import CLOUDEVENTS, RESERVED_HEADERS
 from hookwright_operator.delivery.attempt import Outcome
+from hookwright_operator.delivery.http.access_tokens import AccessTokens
 from hookwright_operator.delivery.http.client import Client, Origin
 from hookwright_operator.delivery.http.connection import Exchange
 from hookwright_operator.delivery.http.egress_proxy import EgressProxy
@@ -31,8 +30,9 @@ from hookwright_operator.delivery.http.error_messages import (
     status_words,
     timeout_words,
 )
-from hookwright_operator.delivery.http.guard import Guard, is_literal
+from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.message_headers import PREFIX, cloudevent_headers
+from hookwright_operator.delivery.http.request_urls import RequestUrls
 from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup, system_lookup
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
 from hookwright_operator.delivery.http.sent_request import MASK, SentRequest, fingerprints, sent_request
@@ -53,6 +53,8 @@ _PREPARED_BYTES: Final = 16 * 1024
 _LARGE_BODY: Final = 64 * 1024
 """Bytes from which a body is written apart from its head, because a copy would use memory for the whole attempt."""
 _TRACE_HEADERS: Final = frozenset({"traceparent", "tracestate"})
+_REFUSED_TOKEN: Final = frozenset({401, 403})
+"""The statuses after which the request is repeated with another access token, in the same attempt."""
 _BUSY: Final = frozenset({429, 503})
 """The statuses whose Retry-After is used."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -95,7 +97,7 @@ class Sender:
     ) -> None:
         self._guard = guard
         self._user_agent = user_agent
-        self._allow_http = allow_http
+        self._urls = RequestUrls(guard, allow_http)
         self._tls = tls
         self._lookup = lookup
         self._response_limit = response_limit
@@ -106,6 +108,7 @@ class Sender:
         self._proxy: EgressProxy | None = None
         self._targets: dict[str, tuple[Endpoint, _Target]] = {}
         self._client: Client | None = None
+        self._tokens: AccessTokens
         self._resolver: GuardedResolver | None = None
 
     async def __aenter__(self) -> Self:
@@ -123,6 +126,7 @@ class Sender:
         if self._proxy_url:
             self._proxy = EgressProxy(self._proxy_url, self._proxy_exceptions, self._lookup)
         self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle, self._proxy)
+        self._tokens = AccessTokens(self._client, self._urls, self._user_agent)
 
     async def close(self) -> None:
         """Close all connections; attempts under way fail."""
@@ -161,17 +165,25 @@ class Sender:
         loop_start = clock()
         exchange = Exchange(self._response_limit)
         fault, shortage, timed_out, identity = "", "", False, None
+        tokens: list[str] = []
         try:
             target = self._target(endpoint)
             identity = f"{int(start)} {target.fingerprints}"
             lines = _lines(_changing(endpoint, delivery.event_id, int(start), body, traceparent))
             if endpoint.format == CLOUDEVENTS:
                 lines += _lines(cloudevent_headers(endpoint, delivery))
-            head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, lines, len(body))
-            request = (head + body,) if len(body) < _LARGE_BODY else (head, body)
-            await self._client_started().post(
-                target.origin, request, exchange, loop_start + endpoint.timeout, namespace=endpoint.namespace
-            )
+            client, deadline = self._client_started(), loop_start + endpoint.timeout
+            if endpoint.oauth2 is not None:
+                tokens = [await self._tokens.get(endpoint)]
+                # The time of the token server is not the receiver's.
+                deadline = clock() + endpoint.timeout
+            request = _request(target.head, lines, tokens, body)
+            await client.post(target.origin, request, exchange, deadline, namespace=endpoint.namespace)
+            if tokens and exchange.status in _REFUSED_TOKEN:
+                exchange, refused_at = Exchange(self._response_limit), clock()
+                tokens.append(await self._tokens.get(endpoint, refused_token=tokens[0]))
+                request, deadline = _request(target.head, lines, tokens, body), deadline + clock() - refused_at
+                await client.post(target.origin, request, exchange, deadline, namespace=endpoint.namespace)
         except DeadlineError:
             fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
@@ -180,7 +192,7 @@ class Sender:
         return Outcome(
             status_code=exchange.status,
             error=(status_words(exchange.status) if exchange.status else "") or fault,
-            response=_without(endpoint, self._excerpt(exchange))
+            response=_without(endpoint, tokens, self._excerpt(exchange))
             if exchange.body and not endpoint.omits_responses
             else "",
             duration_ms=int((clock() - loop_start - exchange.waited) * 1000) + 1,
@@ -188,7 +200,7 @@ class Sender:
             retry_after_ms=retry_after_ms(exchange.retry_after, now()) if exchange.status in _BUSY else None,
             own_fault=shortage,
             timed_out=timed_out,
-            response_headers=_without(endpoint, header_lines(exchange.headers)) if exchange.status else None,
+            response_headers=_without(endpoint, tokens, header_lines(exchange.headers)) if exchange.status else None,
             request=identity,
         )
 
@@ -234,11 +246,7 @@ class Sender:
     def _prepare(self, endpoint: Endpoint) -> "_Target":
         if not endpoint.secrets:
             raise AttemptError("the endpoint has no signing secret yet")
-        url = _url(endpoint.url)
-        if url.scheme != "https" and not (url.scheme == "http" and self._allow_http):
-            raise AttemptError(f"{url.scheme} URL refused: only https is allowed")
-        origin = _origin(url)
-        self._guard.check_host(origin.host)
+        url, origin = self._urls.checked(endpoint.url)
         ours = RESERVED_HEADERS | _TRACE_HEADERS if self._traces_to_receivers else RESERVED_HEADERS
         cloudevents = endpoint.format == CLOUDEVENTS
         headers = {
@@ -254,10 +262,11 @@ class Sender:
                 _check_header(name, value)
                 # Keyed by lower-case names, so that an endpoint's own Accept replaces the default one.
                 headers[name.lower()] = (name, value)
+        token_header = {} if endpoint.oauth2 is None else {"Authorization": MASK}
         credentials = [entry for entry in endpoint.secret_headers if entry.name.lower() not in ours]
         headers |= {entry.name.lower(): (entry.name, MASK) for entry in credentials}
         line = f"POST {url.raw_path_qs} HTTP/1.1\r\n".encode()
-        shown_head = line + _lines(dict(headers.values()))
+        shown_head = line + _lines(dict(headers.values()) | token_header)
         headers |= {entry.name.lower(): (entry.name, entry.prefix + entry.value) for entry in credentials}
         head = line + _lines(dict(headers.values()))
         return _Target(origin, head, shown_head, fingerprints(endpoint, shown_head))
@@ -279,38 +288,6 @@ class _Target:
     fingerprints: str
 
 
-def _url(text: str) -> URL:
-    # Unchanged byte for byte if no encoding is needed, because some receivers sign their query.
-    as_written = text.isascii() and text.isprintable() and " " not in text
-    try:
-        url = URL(text, encoded=as_written)
-        complete = bool(url.raw_host and url.port)
-    except ValueError:
-        complete = False
-    if not complete or not _fit_for_a_line(f"{url.host_port_subcomponent}{url.raw_path_qs}"):
-        raise AttemptError("invalid URL")
-    if url.raw_user is not None:
-        raise AttemptError("invalid URL: it has a user or password after //; put credentials into a header")
-    return url
-
-
-def _fit_for_a_line(text: str) -> bool:
-    return text.isprintable() and " " not in text
-
-
-def _origin(url: URL) -> Origin:
-    host = url.raw_host or ""
-    if is_literal(host) and ":" not in host:
-        try:
-            IPv4Address(host)
-        except ValueError:
-            # A number that only the C library accepts as an address, such as 2130706433 or 127.1.
-            raise AttemptError("invalid URL: the host is neither a name nor an address in its usual form") from None
-    if host.endswith(".."):
-        host = host.rstrip(".") + "."
-    return Origin(url.scheme == "https", host, url.port or 0)
-
-
 def _changing(
     endpoint: Endpoint, message_id: str, timestamp: int, body: bytes, traceparent: str | None
 ) -> dict[str, str]:
@@ -324,22 +301,32 @@ def _changing(
     return {"traceparent": traceparent, **signatures} if traceparent else signatures
 
 
+def _request(head: bytes, lines: bytes, tokens: Sequence[str], body: bytes) -> tuple[bytes, ...]:
+    """Return the parts of a request, with the last token if there is one."""
+    authorization = f"Authorization: Bearer {tokens[-1]}\r\n".encode() if tokens else b""
+    head = b"%b%b%bContent-Length: %d\r\n\r\n" % (head, authorization, lines, len(body))
+    return (head + body,) if len(body) < _LARGE_BODY else (head, body)
+
+
 def _lines(headers: Mapping[str, str]) -> bytes:
     """Return header lines; the caller has checked names and values."""
     return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode()
 
 
-def _without(endpoint: Endpoint, text: str) -> str:
-    """Return a part of an answer, of the same limit, without the values of secret headers that the receiver repeats."""
-    if not endpoint.secret_headers:
+def _without(endpoint: Endpoint, tokens: Sequence[str], text: str) -> str:
+    """Return a part of an answer, of the same limit, without the credentials that the receiver repeats."""
+    if not endpoint.secret_headers and endpoint.oauth2 is None:
         return text
-    plain = [entry.value for entry in endpoint.secret_headers]
+    plain = [*tokens, *(entry.value for entry in endpoint.secret_headers)]
+    plain += [] if endpoint.oauth2 is None else [endpoint.oauth2.secret]
     # Headers of an answer are decoded as ISO 8859-1. The longest value first, because one may contain another.
     values = sorted({*plain, *(value.encode().decode("latin-1") for value in plain)}, key=len, reverse=True)
+    if not any(value[:_SHORTEST_PART] in text for value in values):
+        return text
     masked = re.sub("|".join(map(re.escape, values)), MASK, text)[: max(len(text), RESPONSE_LIMIT)]
     # The text may have been cut inside a value.
-    cuts = [n for value in values for n in range(_SHORTEST_PART, len(value)) if masked.endswith(value[:n])]
-    cut = max(cuts, default=0)
+    ends = [value[:n] for value in values for n in range(_SHORTEST_PART, len(value)) if masked.endswith(value[n - 1])]
+    cut = max((len(end) for end in ends if masked.endswith(end)), default=0)
     return masked[: len(masked) - cut] + MASK if cut else masked
 
 

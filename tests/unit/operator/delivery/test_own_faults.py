@@ -12,7 +12,13 @@ from support.polling import until
 from hookwright_operator.delivery import attempt_runner
 from hookwright_operator.delivery.endpoint_queue import EndpointQueue
 from hookwright_operator.delivery.http import client
-from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, NoPlaceError, own_fault
+from hookwright_operator.delivery.http.error_messages import (
+    AttemptError,
+    DeadlineError,
+    NoPlaceError,
+    TokenServerError,
+    own_fault,
+)
 from hookwright_operator.metrics import OWN_FAULT_REASONS
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed
@@ -29,6 +35,7 @@ OWN = {
     OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"): "ports",
     NoPlaceError("lookups"): "lookups",
     NoPlaceError("namespace_lookups"): "namespace_lookups",
+    TokenServerError("token server auth.example.com: HTTP 500"): "token_server",
 }
 THEIRS = [
     OSError(errno.ECONNREFUSED, "Connection refused"),
@@ -46,7 +53,7 @@ THEIRS = [
 
 
 @pytest.mark.parametrize(("error", "reason"), OWN.items(), ids=repr)
-def test_a_lack_of_this_process_is_its_own_fault(error: Exception, reason: str) -> None:
+def test_a_lack_before_the_receiver_could_answer_is_not_its_fault(error: Exception, reason: str) -> None:
     """Each fault has a reason that the metric knows."""
     assert own_fault(error) == reason
     assert reason in OWN_FAULT_REASONS

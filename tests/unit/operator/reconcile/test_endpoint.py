@@ -190,7 +190,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         ["register: has no secret", "CreateSecret", "Warning Event SigningSecretRestored", "register: sends"],
     ),
     "a literal address that the guard refuses is reported before the first event": (
-        replace(STEADY, refused_address="10.0.0.1 is a private address"),
+        replace(STEADY, refused_address="spec.url: 10.0.0.1 is a private address"),
         blocked("AddressRefused"),
     ),
     "a refused write is reported, and events find the endpoint": (
