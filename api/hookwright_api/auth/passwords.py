@@ -13,7 +13,8 @@ from hookwright_api.view.table_records import UserRecord
 
 log = structlog.get_logger(__name__)
 
-_hasher: Final = PasswordHasher()
+# More threads would take the cores from the event loop.
+_hasher: Final = PasswordHasher(parallelism=1)
 _DUMMY_HASH: Final = _hasher.hash("the password of nobody")
 
 

@@ -169,4 +169,5 @@ def hash_of(password: str) -> str:
         raise CommandError(f"the password must have 1 to {_MOST_CHARACTERS} characters", ExitCode.USAGE)
     from argon2 import PasswordHasher
 
-    return PasswordHasher().hash(password)
+    # The API checks it; more threads would take the cores from its event loop.
+    return PasswordHasher(parallelism=1).hash(password)
