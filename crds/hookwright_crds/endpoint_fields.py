@@ -174,8 +174,8 @@ class EndpointFields(Model):
     )
     events: Annotated[tuple[Subscription, ...], at_most(len(SUBSCRIPTIONS)), AfterValidator(_each_once)] = Field(
         description="Event types to deliver, each once. * means every type, wa_* and sms_* every type of a channel, "
-        "also types that a later version adds. A type that you remove gets no new deliveries; pending ones are still "
-        "sent.",
+        "also types that a later version adds, except hookwright.* types, which are about another endpoint of the "
+        "project. A type that you remove gets no new deliveries; pending ones are still sent.",
         min_length=1,
         max_length=len(SUBSCRIPTIONS),
         examples=[["delivered", "bounced"]],

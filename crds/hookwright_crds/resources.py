@@ -342,6 +342,9 @@ class WebhookEndpointStatus(ServerModel):
 
     observed_generation: int = Field(default=-1, description="The metadata.generation that this status describes.")
     signing_secret_ref: SecretKeyRef | None = Field(default=None, description="Location of the signing secret.")
+    rotation: int | None = Field(
+        default=None, description="The spec.signing.rotation for which the signing secret was generated."
+    )
     deliveries: DeliveryCounts | None = Field(default=None, description="Counts of deliveries; updated rarely.")
     conditions: tuple[Condition, ...] = Field(
         default=(),

@@ -9,9 +9,14 @@ from hookwright_crds.generate import definition
 from hookwright_crds.resources import KINDS
 from hookwright_dev.markdown import GENERATED, table
 
-_CHANNELS: Final = {Channel.EMAIL: "Email", Channel.WHATSAPP: "WhatsApp", Channel.SMS: "SMS"}
 _LONG_MEANING: Final = 100
 """Characters of a meaning that stands once."""
+_CHANNELS: Final = {
+    Channel.EMAIL: "Email",
+    Channel.WHATSAPP: "WhatsApp",
+    Channel.SMS: "SMS",
+    Channel.HOOKWRIGHT: "Hookwright",
+}
 
 
 def event_types_page() -> str:
@@ -20,23 +25,26 @@ def event_types_page() -> str:
         "Producers send one of these as `type`, endpoints subscribe to it in `spec.events`, and receivers find it in "
         f"the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. Other types are refused with 422. The "
         f"body that receivers get always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The "
-        "producer chooses the other fields; the last column has usual ones. `GET /v1/event-types` has the same as JSON."
+        "producer chooses the other fields; the last column has usual ones. `GET /v1/event-types` has the same as "
+        "JSON. The operator sends the types of the [last section](#hookwright) itself: they have no `messageId` "
+        "([how to get them](operational-events.md))."
     )
     parts = [GENERATED, "# Event types", introduction]
     for channel, types in CATALOGUE.items():
-        rows = [(f"`{name}`", meaning, _own_fields(example(name))) for name, meaning in types.items()]
+        common_fields = set[str].intersection(*(set(example(name)) for name in types))
+        rows = [(f"`{name}`", meaning, _own_fields(example(name), common_fields)) for name, meaning in types.items()]
         parts += [f"## {_CHANNELS[channel]}", table(("Type", "Meaning", "Fields"), rows)]
     return "\n\n".join([*parts, *_wildcards()]) + "\n"
 
 
-def _own_fields(body: dict[str, Any]) -> str:
-    """Return the fields of an example that not every type has."""
-    return ", ".join(f"`{name}`: {value}" for name, value in body.items() if name not in example("delivered"))
+def _own_fields(body: dict[str, Any], common_fields: set[str]) -> str:
+    """Return the fields of an example that not every type of its channel has."""
+    return ", ".join(f"`{name}`: {value}" for name, value in body.items() if name not in common_fields)
 
 
 def _wildcards() -> list[str]:
     introduction = "In `spec.events`, and in `events` of `/v1`, a wildcard means several types. Email has none."
-    rows = [(f"`{EVERY_TYPE}`", "every type of this page")]
+    rows = [(f"`{EVERY_TYPE}`", "every type that producers send")]
     rows += [(f"`{name}`", f"every type of {_CHANNELS[channel]}") for name, channel in CHANNEL_WILDCARDS.items()]
     later = (
         "If a later version of Hookwright adds a type, `*` and the wildcard of its channel mean that type too, from "

@@ -170,6 +170,7 @@ class Operator:
             shared=store.is_shared,
         )
         self._acceptance_log = AcceptanceLog()
+        self._events = Events(self._registry, self._dispatcher, store, self._status_reporter, self._acceptance_log)
         self._shard_owner = ShardOwner(store.sharing, self._dispatcher)
         self._replays = Replays(self._registry, self._dispatcher, store, now_ms)
         self._messages = Messages(
@@ -198,6 +199,7 @@ class Operator:
             store,
             self._unpublished_health,
             utc_now,
+            self._events,
             check_resource_version=store.is_shared,
         )
         self._reconciler = Reconciler(
@@ -302,7 +304,7 @@ class Operator:
         services = IntakeServices(
             registry,
             store,
-            Events(registry, dispatcher, store, self._status_reporter, self._acceptance_log),
+            self._events,
             DeliveryLog(store, dispatcher, self._sender),
             self._replays,
             EndpointTester(self._sender, store, time.time, Places(TESTS)),

@@ -177,13 +177,17 @@ class Health:
         error: text of the last attempt's error; empty after a 2xx answer, and if there was no attempt since the last
             publication.
         failures: how many deliveries failed finally since the last publication.
+        operational_failures: how many of them were of operational events.
         limited_to: limit of concurrent attempts while the endpoint's attempts time out, None otherwise.
+        succeeded: whether an attempt succeeded since the last publication.
     """
 
     counts: DeliveryCounts
     error: str = ""
     failures: int = 0
+    operational_failures: int = 0
     limited_to: int | None = None
+    succeeded: bool = False
 
 
 DEFAULT_SETTINGS: Final = ProjectSettings()

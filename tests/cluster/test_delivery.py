@@ -43,9 +43,10 @@ def test_an_event_arrives_signed_byte_for_byte_as_openssl_computes_it(org: Organ
 
 
 def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then_no_more(org: Organization) -> None:
-    """After 1 + 5 attempts with one ``webhook-id`` the delivery is failed in the status, an Event and a metric."""
+    """After 1 + 5 attempts with one ``webhook-id`` the delivery is failed in status, Events, reports and a metric."""
     count = org.metric("hookwright_deliveries_total", outcome="failed")
-    with receiving(lambda _: 500) as receiver:
+    with receiving(lambda _: 500) as receiver, receiving() as on_call:
+        org.with_endpoint(endpoint("on-call", on_call.url, events=["hookwright.delivery.failed"]))
         org.with_endpoint(endpoint("flaky", receiver.url))
         org.send(delivered(1))
         eventually(lambda: org.status("hwep", "flaky")["deliveries"]["failed"] == 1, "the status shows that it failed")
@@ -57,6 +58,10 @@ def test_a_failing_receiver_sees_every_attempt_at_the_schedule_s_delays_and_then
         (event,) = eventually(lambda: org.events("DeliveryFailed"), "an Event")
         assert event["type"] == "Warning"
         assert "500" in event["message"]
+        (notice,) = eventually(lambda: on_call.received, "the operational event")
+        body = json.loads(notice.body)
+        assert (body["type"], body["endpoint"], body["count"]) == ("hookwright.delivery.failed", "flaky", 1)
+        assert body["message"] == event["message"]
         assert org.metric("hookwright_deliveries_total", outcome="failed") - count == 1
         assert org.condition("hwep", "flaky", "Reachable") == "False AttemptFailed"
         assert len(receiver.received) == 1 + len(DELAYS), "nothing is sent after the last attempt"

@@ -8,6 +8,8 @@ from support.console_browser import Person
 from support.other_senders import verify_github
 from support.polling import eventually
 
+from hookwright_crds.events import OPERATIONAL_TYPES
+
 
 def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person, receiver: Received) -> None:
     """The whole life of an endpoint, from the empty project to the empty project."""
@@ -49,6 +51,9 @@ def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person
     expect(page.locator("#request-body")).to_contain_text("550 5.1.1")
     admin.follow("Overview")
     expect(page.get_by_role("link", name="Send a test", exact=True)).to_be_visible()
+    admin.follow("Tell me when it fails")
+    expect(page.locator("[name=events]:checked")).to_have_count(len(OPERATIONAL_TYPES))
+    page.go_back()
     change_and_suspend(admin)
     reveal_and_rotate(admin, secret)
     admin.follow("Overview")

@@ -17,7 +17,7 @@ from hookwright_crds.resources import (
     WebhookEndpointStatus,
 )
 from hookwright_operator.reconcile.apikey import ObservedApiKey, plan_apikey
-from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint, plan_endpoint
+from hookwright_operator.reconcile.endpoint import NO_FAILURES, DueFailures, ObservedEndpoint, plan_endpoint
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
@@ -31,6 +31,7 @@ from hookwright_operator.reconcile.plan import (
     Plan,
     Register,
     RemoveFinalizer,
+    ReportToProject,
     RestoreSecret,
     UpdateSecret,
 )
@@ -123,7 +124,7 @@ def writes(plan: Plan) -> list[Action]:
     """Return the actions that write to the API server or the store; the others change only this replica's memory."""
     kinds = (
         CreateSecret, RestoreSecret, DeleteSecret, ApplyMetadata, RemoveFinalizer, ApplyStatus, EmitEvent,
-        DiscardDeliveries, DeleteEndpoint,
+        ReportToProject, DiscardDeliveries, DeleteEndpoint,
     )  # fmt: skip
     return [action for action in plan.actions if isinstance(action, kinds)]
 
@@ -136,8 +137,12 @@ def status_of(plan: Plan) -> Mapping[str, Any]:
 
 def _words(action: Action) -> str:
     match action:
-        case EmitEvent():
-            return f"{action.type} Event {action.reason}"
+        case EmitEvent() | ReportToProject():
+            if isinstance(action, ReportToProject):
+                text = f"report {action.event_type}"
+            else:
+                text = f"{action.type} Event {action.reason}"
+            return text
         case ApplyStatus():
             conditions = (
                 f"{condition['type']}={condition['status']} {condition['reason']}"
@@ -184,7 +189,7 @@ class EndpointScene(Scene):
     allow_http: bool = False
     max_timeout: float = 30
     registered: Endpoint | None = None
-    failures: FailedDeliveries | None = None
+    failures: DueFailures = NO_FAILURES
     unsupported_parts: Unsupported = UNDERSTOOD
     refused_address: str = ""
     refused_write: str = ""
@@ -232,7 +237,7 @@ class EndpointScene(Scene):
 
     def settled(self, now: datetime = NOW) -> "EndpointScene":
         """Return the scene after its whole plan."""
-        return replace(self.after(self.plan(now).actions), health=None, failures=None)
+        return replace(self.after(self.plan(now).actions), health=None, failures=NO_FAILURES)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """A reconciler with an API server and a store that the test controls, and real owners of digests on SQLite."""
 
 import asyncio
+import json
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
@@ -17,6 +19,7 @@ from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.reconcile.reconciler import Reconciler
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
+from hookwright_operator.services.events import Events, IncomingEvent
 from hookwright_operator.store.key_digests import KeyDigests
 from hookwright_operator.store.records import Counts
 from hookwright_operator.store.schema import metadata
@@ -130,6 +133,27 @@ class TransactionsInMemory(Transactions):
             return work(connection)
 
 
+@dataclass(slots=True)
+class Reports:
+    """The operational events that reconciling accepted.
+
+    Attributes:
+        fault: raised in place of the acceptance, if it is set.
+    """
+
+    bodies: list[Object] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    fault: StoreUnavailable | None = None
+
+    async def accept_operational(self, namespace: str, project: str, event: IncomingEvent, *, about: str) -> None:
+        """Keep an event of the endpoint."""
+        assert (namespace, project, about) == ("acme", "billing", "uid-orders")
+        if self.fault is not None:
+            raise self.fault
+        self.bodies.append(json.loads(event.body))
+        self.ids.append(event.event_id or "")
+
+
 class Stage:
     """A reconciler and its parts.
 
@@ -141,7 +165,7 @@ class Stage:
     def __init__(self, leadership: Leadership | None = None, *, check_resource_version: bool = False) -> None:
         self.now = NOW
         self.server, self.store, self.cache, self.registry = ApiServer(), Deliveries(), Cache(), Registry()
-        self.digests, self.queue = KeyDigests(TransactionsInMemory()), WorkQueue()
+        self.digests, self.queue, self.reports = KeyDigests(TransactionsInMemory()), WorkQueue(), Reports()
         self.unpublished_health = UnpublishedHealth(self.queue, self.clock)
         self.reporter = StatusReporter(
             self.store, self.registry, self.unpublished_health.publish, interval=30, clock=lambda: 0.0
@@ -163,6 +187,7 @@ class Stage:
             self.store,
             self.unpublished_health,
             self.clock,
+            cast("Events", self.reports),
             check_resource_version=check_resource_version,
         )
         self.reconciler = Reconciler(

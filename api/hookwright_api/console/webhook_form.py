@@ -26,7 +26,12 @@ TARGETS: Final = {
 """The target that an endpoint must have for a field to apply, empty if it always applies."""
 _OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name}
 """The fields that are objects, each of which has fields of its own in the form."""
-CHANNELS: Final = {Channel.EMAIL: "Email", Channel.WHATSAPP: "WhatsApp", Channel.SMS: "SMS"}
+CHANNELS: Final = {
+    Channel.EMAIL: "Email",
+    Channel.WHATSAPP: "WhatsApp",
+    Channel.SMS: "SMS",
+    Channel.HOOKWRIGHT: "Other endpoints of the project",
+}
 """The channels in words."""
 EVENT_GROUPS: Final = {
     "": {

@@ -143,6 +143,6 @@ def explain_type(
         raise CommandError(f"unknown event type {kind!r}; known types: {types}", ExitCode.NOT_FOUND)
     event_type = EVENT_TYPES[kind]
     pairs = [(name.capitalize(), str(event_type[name])) for name in ("type", "channel", "meaning")]
-    pairs.append(("Wildcards", ", ".join(event_type["wildcards"])))
+    pairs.append(("Wildcards", ", ".join(event_type["wildcards"]) or "none"))
     example = json.dumps(event_type["example"], indent=2, ensure_ascii=False)
     invocation.screen.one(event_type, f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)

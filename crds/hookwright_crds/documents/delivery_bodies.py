@@ -13,7 +13,7 @@ from hookwright_crds.documents.forms import (
     check_order,
     printable,
 )
-from hookwright_crds.events import event_type
+from hookwright_crds.events import delivered_type
 
 State = Literal["pending", "delivered", "failed", "discarded"]
 Name = Annotated[str, Field(max_length=256), AfterValidator(printable)]
@@ -47,7 +47,7 @@ class DeliveryConditions(Request):
         description="The id of the event, which is `webhook-id`; or the `id` that its producer sent.",
         examples=[_EVENT_ID],
     )
-    type: Annotated[str, Field(max_length=256), AfterValidator(event_type)] | None = Field(
+    type: Annotated[str, Field(max_length=256), AfterValidator(delivered_type)] | None = Field(
         None, description="The event type.", examples=["delivered"]
     )
     status: State | None = Field(None, description="Only deliveries in this state.")

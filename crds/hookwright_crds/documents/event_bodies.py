@@ -31,8 +31,12 @@ class EventsAnswer(Answer):
 class EventTypeAnswer(Answer):
     """An event type."""
 
-    type: str = Field(description="The name that producers send and endpoints subscribe to.", examples=[_EXAMPLE_TYPE])
-    channel: Channel = Field(description="The messaging channel of the type.", examples=[Channel.EMAIL])
+    type: str = Field(description="The name to which endpoints subscribe.", examples=[_EXAMPLE_TYPE])
+    channel: Channel = Field(
+        description="The messaging channel of the type; hookwright: the operator sends it about another webhook of the "
+        "project.",
+        examples=[Channel.EMAIL],
+    )
     meaning: str = Field(description="One sentence.", examples=[CATALOGUE[Channel.EMAIL][_EXAMPLE_TYPE]])
     example: dict[str, Any] = Field(
         description="An example of the body that receivers get. Producers choose the fields after messageId.",

@@ -5,11 +5,11 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
 from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Moment, Request, check_order
-from hookwright_crds.events import EVENT_TYPES, event_type
+from hookwright_crds.events import ALL_TYPES, delivered_type
 
 REPLAY_EXAMPLE = "rec_01JK3V9Q4D1X7N0T5C8B2M6EYC"
 
-EventType = Annotated[str, AfterValidator(event_type), Field(json_schema_extra={"enum": [*EVENT_TYPES]})]
+EventType = Annotated[str, AfterValidator(delivered_type), Field(json_schema_extra={"enum": [*ALL_TYPES]})]
 ReplayedState = Literal["failed", "delivered", "all", "missed"]
 
 
@@ -36,7 +36,7 @@ class ReplayRequest(Request):
         "webhook missed, because it did not exist or did not subscribe to them.",
     )
     types: list[EventType] = Field(
-        default=[], max_length=len(EVENT_TYPES), description="Only deliveries of these event types; empty: of all."
+        default=[], max_length=len(ALL_TYPES), description="Only deliveries of these event types; empty: of all."
     )
     dry_run: StrictBool = Field(
         default=False, description="Only count the deliveries: the answer is 200, and nothing is sent."

@@ -147,7 +147,7 @@ def judge(endpoint: Endpoint, delivery: Claimed, outcome: Outcome, schedule: Ret
     is_last = outcome.status_code in schedule.end_on or number >= (endpoint.max_attempts or math.inf)
     due_ms = schedule.next(number, outcome.started_ms + outcome.duration_ms, outcome.retry_after_ms)
     if due_ms is None or is_last:
-        return settlement._replace(state=State.FAILED)
+        return settlement._replace(state=State.FAILED, event_type=delivery.event_type)
     return settlement._replace(state=State.PENDING, due_ms=due_ms)
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice, zip_longest
-from typing import Final
+from typing import Annotated, Final
 
 import structlog
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from hookwright_crds.events import is_operational
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator import metrics
 from hookwright_operator.registry import Endpoint, Health, Registry
@@ -40,19 +41,35 @@ _REPORTED_CHARACTERS: Final = 500
 """Length limit of an error text, because a notification carries about 8,000 bytes."""
 
 
-class Report(BaseModel):
+@dataclass(slots=True)
+class Report:
     """Results of one endpoint that a replica has seen since its last report to the leader.
 
     Attributes:
         error: of the last attempt, empty if it delivered; None if no attempt was made.
+        succeeded: whether an attempt succeeded.
         failures: how many deliveries failed.
+        operational_failures: how many of them were of operational events.
         limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
     """
 
     uid: str
     error: str | None = None
-    failures: int = Field(default=0, ge=0)
-    limited_to: int | None = Field(default=None, ge=1)
+    succeeded: bool = False
+    failures: Annotated[int, Field(ge=0)] = 0
+    operational_failures: Annotated[int, Field(ge=0)] = 0
+    limited_to: Annotated[int, Field(ge=1)] | None = None
+
+    def add(self, later: "Report") -> None:
+        """Add the results of a later report of the same endpoint."""
+        if later.error is not None:
+            self.error, self.limited_to = later.error, later.limited_to
+        self.succeeded |= later.succeeded
+        self.failures += later.failures
+        self.operational_failures += later.operational_failures
+
+
+_REPORT: Final = TypeAdapter(Report)
 
 
 @dataclass(slots=True)
@@ -60,9 +77,7 @@ class _UnpublishedResults:
     """Results of one endpoint since its counts were last published."""
 
     due_at: float
-    error: str | None = None
-    failures: int = 0
-    limited_to: int | None = None
+    report: Report
 
 
 class StatusReporter:
@@ -97,8 +112,16 @@ class StatusReporter:
         if not endpoint.pulled:
             metrics.ATTEMPT_DURATION.observe(attempt.duration_ms / 1000)
         (_FAILURES if attempt.error else _SUCCESSES).inc()
-        failures = int(settlement.state is State.FAILED)
-        self._note(endpoint.uid, attempt.error, failures=failures, limited_to=limited_to)
+        has_failed = settlement.state is State.FAILED
+        report = Report(
+            uid=endpoint.uid,
+            error=attempt.error,
+            succeeded=not attempt.error,
+            failures=int(has_failed),
+            operational_failures=int(has_failed and is_operational(settlement.event_type)),
+            limited_to=limited_to,
+        )
+        self._note(report)
 
     def hindered(self, endpoint: Endpoint, error: str) -> None:
         """Record why no attempt can be made now."""
@@ -107,38 +130,28 @@ class StatusReporter:
     def changed(self, uid: str) -> None:
         """Publish an endpoint's counts when they are due: soon if nothing may be sent to it."""
         endpoint = self._registry.get(uid)
-        self._note(uid, None, urgent=endpoint is not None and not endpoint.sendable)
+        self._note(Report(uid=uid), urgent=endpoint is not None and not endpoint.sendable)
 
     def record_report(self, text: str) -> None:
         """Record a report of another replica; ignored unless this replica is the leader."""
         if not self._leads():
             return
         try:
-            report = Report.model_validate_json(text)
+            report = _REPORT.validate_json(text)
         except ValidationError:
             log.warning("report of another replica is not valid, ignored; the replicas may run different versions")
             return
         # The other replica has already waited for more results.
-        self._note(report.uid, report.error, failures=report.failures, limited_to=report.limited_to, soon=0.0)
+        self._note(report, soon=0.0)
 
-    def _note(
-        self,
-        uid: str,
-        error: str | None,
-        *,
-        failures: int = 0,
-        limited_to: int | None = None,
-        soon: float = _SOON,
-        urgent: bool = False,
-    ) -> None:
-        now, last = self._clock(), self._last.get(uid, 0.0)
-        results = self._unpublished.get(uid)
+    def _note(self, report: Report, *, soon: float = _SOON, urgent: bool = False) -> None:
+        now, last = self._clock(), self._last.get(report.uid, 0.0)
+        results = self._unpublished.get(report.uid)
         if results is None:
-            results = self._unpublished[uid] = _UnpublishedResults(max(now + soon, last + self._interval))
-        if error is not None:
-            results.error, results.limited_to = error, limited_to
-        results.failures += failures
-        if failures or urgent:
+            due_at = max(now + soon, last + self._interval)
+            results = self._unpublished[report.uid] = _UnpublishedResults(due_at, Report(uid=report.uid))
+        results.report.add(report)
+        if report.failures or urgent:
             results.due_at = min(results.due_at, max(now + soon, last + _URGENT_INTERVAL))
 
     async def run(self) -> None:
@@ -189,27 +202,29 @@ class StatusReporter:
             endpoint = self._registry.get(uid)
             if endpoint is None:
                 continue
-            health = Health(delivery_counts(counts), results.error or "", results.failures, results.limited_to)
+            report = results.report
+            health = Health(
+                delivery_counts(counts), report.error or "", report.failures, report.operational_failures,
+                report.limited_to, report.succeeded,
+            )  # fmt: skip
             self._publish(endpoint, health)
 
     def _restore(self, uid: str, results: _UnpublishedResults) -> None:
-        later = self._unpublished.setdefault(uid, results)
-        if later is not results:
-            later.due_at = min(later.due_at, results.due_at)
-            later.failures += results.failures
-            if later.error is None:
-                later.error, later.limited_to = results.error, results.limited_to
+        later = self._unpublished.get(uid)
+        if later is not None:
+            results.due_at = min(later.due_at, results.due_at)
+            results.report.add(later.report)
+        self._unpublished[uid] = results
 
     def _forget_deleted(self) -> None:
         for uid in self._last.keys() - {endpoint.uid for endpoint in self._registry}:
             del self._last[uid]
 
     def _reported(self, uid: str) -> str:
-        results = self._unpublished.pop(uid)
+        report = self._unpublished.pop(uid).report
         self._last[uid] = self._clock()
-        error = results.error[:_REPORTED_CHARACTERS] if results.error else results.error
-        report = Report(uid=uid, error=error, failures=results.failures, limited_to=results.limited_to)
-        return report.model_dump_json(ensure_ascii=True)
+        report.error = report.error[:_REPORTED_CHARACTERS] if report.error else report.error
+        return _REPORT.dump_json(report, ensure_ascii=True).decode()
 
 
 def _in_turns(due: Iterable[tuple[str, float, str]], count: int, *, after: str = "") -> list[str]:

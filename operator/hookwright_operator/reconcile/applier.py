@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
+from pydantic_core import to_json
 
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import format_timestamp, secrets_path
@@ -27,6 +28,7 @@ from hookwright_operator.reconcile.plan import (
     Register,
     RegistryAction,
     RemoveFinalizer,
+    ReportToProject,
     RestoreSecret,
     SecretAction,
     Unregister,
@@ -34,7 +36,8 @@ from hookwright_operator.reconcile.plan import (
 )
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
-from hookwright_operator.store.records import DELETED_REASON
+from hookwright_operator.services.events import Events, IncomingEvent
+from hookwright_operator.store.records import DELETED_REASON, SOURCE_END
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.objects import Key, Secret
@@ -59,6 +62,7 @@ class Applier:
 
     Attributes:
         kube: a client that writes only while this replica leads.
+        events: accepts operational events.
         check_resource_version: whether another replica may begin to lead during a write. Then a status or metadata is
             written only over the version in the cache.
     """
@@ -69,6 +73,7 @@ class Applier:
     store: Store
     unpublished_health: UnpublishedHealth
     clock: Callable[[], datetime]
+    events: Events
     check_resource_version: bool
     _pending_discards: dict[Key, set[str]] = field(default_factory=dict)
     _emission_times: dict[str, datetime] = field(default_factory=dict)
@@ -83,6 +88,11 @@ class Applier:
                 await self._discard(action)
             case EmitEvent():
                 await self._emit(action)
+            case ReportToProject(key, uid, project, event_type, event_id, fields):
+                # No id of a producer begins with a line break, so no producer can have used this one.
+                content = to_json({"type": event_type, **fields})
+                event = IncomingEvent(SOURCE_END + event_id, event_type, "", content)
+                await self.events.accept_operational(key.namespace, project, event, about=uid)
             case CreateSecret() | RestoreSecret() | UpdateSecret() | DeleteSecret():
                 return await self._write_secret(action)
             case RemoveFinalizer():

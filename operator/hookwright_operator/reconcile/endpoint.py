@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from hookwright_crds.base import MADE_BY_TOOLS, MANAGED_BY, format_timestamp
 from hookwright_crds.conditions import Condition, condition, find, merge, readiness
+from hookwright_crds.events import Operational
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
     DeliveryCounts,
@@ -24,6 +25,7 @@ from hookwright_operator.reconcile.endpoint_verdict import (
     report_unsupported,
     verdict_of,
 )
+from hookwright_operator.reconcile.operational_events import FAILING, FAILING_AFTER, plan_reports, report_of
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     WRITE_REFUSED,
@@ -69,6 +71,16 @@ class FailedDeliveries:
     since: datetime
 
 
+class DueFailures(NamedTuple):
+    """The failed deliveries of an endpoint to report now, in an Event and in an operational event; None: no report."""
+
+    event: FailedDeliveries | None = None
+    operational_event: FailedDeliveries | None = None
+
+
+NO_FAILURES: Final = DueFailures()
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedEndpoint:
     """A WebhookEndpoint and its dependencies.
@@ -76,7 +88,7 @@ class ObservedEndpoint:
     Attributes:
         health: None if the status shows the health already.
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
-        failures: failed deliveries for which an Event is due now.
+        failures: failed deliveries to report now.
         unsupported_parts: the parts of the endpoint that this version does not understand.
         refused_address: a URL's field, and why no request may connect to its literal address; empty if it may.
         refused_write: why the API server refuses a write for this endpoint, empty if no write was refused.
@@ -91,7 +103,7 @@ class ObservedEndpoint:
     allow_http: bool
     finalizer_grace: timedelta
     max_timeout: float
-    failures: FailedDeliveries | None = None
+    failures: DueFailures = NO_FAILURES
     unsupported_parts: Unsupported = UNDERSTOOD
     refused_address: str = ""
     refused_write: str = ""
@@ -104,7 +116,7 @@ def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Call
     if observed.endpoint.metadata.deletion_timestamp is not None:
         return _plan_deletion(observed, now)
     plan = _plan_living(observed, now, new_secret)
-    return replace(plan, actions=(*plan.actions, *_plan_failures(observed)))
+    return replace(plan, actions=(*plan.actions, *_plan_failures(observed, now)))
 
 
 def _plan_living(observed: ObservedEndpoint, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -159,7 +171,7 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
         actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, now)))
     actions.append(Register(_snapshot(observed, signing.secret, verdict, now)))
-    actions.extend(_plan_status(observed, verdict, now))
+    actions.extend(_plan_status(observed, verdict, now, signing.secret))
     return Plan(tuple(actions), again_at=signing.again_at)
 
 
@@ -239,7 +251,10 @@ def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: Endpoi
     )
 
 
-def _plan_status(observed: ObservedEndpoint, verdict: EndpointVerdict, now: datetime) -> list[Action]:
+def _plan_status(
+    observed: ObservedEndpoint, verdict: EndpointVerdict, now: datetime, secret: Secret | None = None
+) -> list[Action]:
+    """Plan the status, with the secret that signs after this plan, None if the plan does not change it."""
     endpoint = observed.endpoint
     before, meta = endpoint.status, endpoint.metadata
     ready = readiness(
@@ -252,30 +267,40 @@ def _plan_status(observed: ObservedEndpoint, verdict: EndpointVerdict, now: date
     )
     secret_ref, reference = before.signing_secret_ref, endpoint.spec.signing.secret_ref
     if reference is not None:
-        secret_ref = SecretKeyRef(name=reference.name, key=reference.key)
+        secret_ref, secret = SecretKeyRef(name=reference.name, key=reference.key), None
     elif observed.project is not None and verdict.reason not in (CONFLICT, EXPIRED, WRITE_REFUSED):
         secret_ref = SecretKeyRef(name=signing_secret_name(meta.name), key=SECRET_FIELD)
+    rotation = before.rotation if secret is None or secret.foreign else rotation_of(secret)
     after = WebhookEndpointStatus(
         observed_generation=meta.generation,
         signing_secret_ref=secret_ref,
         deliveries=observed.health.counts if observed.health else before.deliveries or DeliveryCounts(),
-        conditions=tuple(merge(before.conditions, [*ready, _reachable(observed, now)])),
+        rotation=rotation,
+        conditions=(*merge(before.conditions, ready), _reachable(observed, now)),
     )
-    return plan_status(endpoint, after, ("Ready", "Reachable"))
+    return [*plan_reports(endpoint, after, now), *plan_status(endpoint, after, ("Ready", "Reachable"))]
 
 
-def _plan_failures(observed: ObservedEndpoint) -> list[Action]:
-    """Report many failed deliveries in one Event, because not every failure may cost a Kubernetes write."""
-    failures = observed.failures
-    if failures is None:
-        return []
+def _plan_failures(observed: ObservedEndpoint, now: datetime) -> list[Action]:
+    """Report many failed deliveries together, because not every failure may cost a Kubernetes write or an event."""
+    endpoint, reason, actions = observed.endpoint, "DeliveryFailed", list[Action]()
+    if (failures := observed.failures.operational_event) is not None:
+        kind, message = Operational.DELIVERY_FAILED, _failure_message(failures)
+        since = failures.since.isoformat()
+        actions.append(report_of(endpoint, kind, since, reason, message, now=now, count=failures.number))
+    if (failures := observed.failures.event) is not None:
+        details: dict[str, Any] = {"always": True, "count": failures.number, "since": failures.since}
+        actions.append(event_of(endpoint, "Warning", reason, _failure_message(failures), **details))
+    return actions
+
+
+def _failure_message(failures: FailedDeliveries) -> str:
     number = "1 delivery" if failures.number == 1 else f"{failures.number} deliveries"
-    message = f"{number} failed after the last retry; last error: {failures.error or 'none'}."
-    details = {"always": True, "count": failures.number, "since": failures.since}
-    return [event_of(observed.endpoint, "Warning", "DeliveryFailed", message, **details)]
+    return f"{number} failed after the last retry; last error: {failures.error or 'none'}."
 
 
 def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
+    """Return the condition Reachable; its transition time is that of the first failure since the last success."""
     generation = observed.endpoint.metadata.generation
     previous = find(observed.endpoint.status.conditions, "Reachable")
     health = observed.health
@@ -285,16 +310,23 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
         message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."
         return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
     code, pull = health.counts.last_status_code or 0, observed.endpoint.spec.pull
-    if not health.error and 200 <= code < 300:
+    has_failed = bool(health.error) or not 200 <= code < 300
+    since = now
+    if previous is not None and previous.status == ("False" if has_failed else "True"):
+        # A success and a failure since the last status begin a new time of failures.
+        since = now if has_failed and health.succeeded else previous.last_transition_time
+    if not has_failed:
         message = "The last message was acknowledged." if pull else "The last attempt was answered 2xx."
-        return condition("Reachable", "True", "Delivered", message, generation=generation, now=now)
+        return condition("Reachable", "True", "Delivered", message, generation=generation, now=since)
     # Without an attempt since the last update there is no new error, and the earlier message stays.
     old_message = previous.message if previous is not None and previous.status == "False" else ""
     answer = f"The last attempt was answered {code}." if code else "The last attempt had no HTTP answer."
     if pull:
         answer = "The last message was not acknowledged."
     message = _limited(health.error, health.limited_to) if health.error else old_message or answer
-    return condition("Reachable", "False", "AttemptFailed", message, generation=generation, now=now)
+    is_failing = health.counts.last_attempt_time - since > FAILING_AFTER
+    reason = FAILING if is_failing else "AttemptFailed"
+    return condition("Reachable", "False", reason, message, generation=generation, now=since)
 
 
 def _limited(error: str, limited_to: int | None) -> str:

@@ -11,7 +11,7 @@ from hookwright_crds.signing_secrets import SIGNING_LABEL
 from hookwright_crds.trimming import TOKEN_TYPE, decode_field
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of
-from hookwright_operator.reconcile.endpoint import FailedDeliveries, ObservedEndpoint
+from hookwright_operator.reconcile.endpoint import DueFailures, ObservedEndpoint
 from hookwright_operator.reconcile.project import ObservedProject
 from hookwright_operator.reconcile.signing_secret import PREVIOUS_FIELDS, SECRET_FIELD, signing_secret_name
 from hookwright_operator.registry import Health, Registry
@@ -68,7 +68,7 @@ class ResourceObserver:
         )
 
     async def endpoint(
-        self, endpoint: WebhookEndpoint, health: Health | None, failures: FailedDeliveries | None, *, leads: bool
+        self, endpoint: WebhookEndpoint, health: Health | None, failures: DueFailures, *, leads: bool
     ) -> ObservedEndpoint:
         """Observe an endpoint, its Project and its signing Secret.
 

@@ -112,6 +112,23 @@ class EmitEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportToProject:
+    """Accept an operational event about an endpoint, for the other endpoints of its project that subscribe to it.
+
+    Attributes:
+        event_id: the same in each plan of the same transition, so that it is accepted once.
+        fields: those of its body.
+    """
+
+    key: Key
+    uid: str
+    project: str
+    event_type: str
+    event_id: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class AllowProject:
     """Accept events for a project, and apply its settings."""
 
@@ -176,6 +193,7 @@ Action = (
     | RemoveFinalizer
     | ApplyStatus
     | EmitEvent
+    | ReportToProject
     | DiscardDeliveries
     | DeleteEndpoint
 )

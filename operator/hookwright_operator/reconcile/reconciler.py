@@ -20,7 +20,7 @@ from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.election import Leadership
 from hookwright_operator.reconcile.apikey import plan_apikey
 from hookwright_operator.reconcile.applier import Applier
-from hookwright_operator.reconcile.endpoint import plan_endpoint
+from hookwright_operator.reconcile.endpoint import NO_FAILURES, plan_endpoint
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -93,24 +93,22 @@ class Reconciler:
             if _is_missing_right(failure):
                 raise failure
             raise WriteRefused(str(failure), status=failure.status, reason=failure.reason)
-        if failures is not None:
-            self.unpublished_health.failures_reported(uid, failures, now)
+        self.unpublished_health.failures_reported(uid, failures, now)
         if plan.counts_needed or (isinstance(resource, WebhookEndpoint) and _lost_counts(resource)):
             self.reporter.changed(uid)
         self.unpublished_health.health_published(uid, health)
         if news:
             # The watch shows nothing more than the answers, and the answers may show other clients' writes.
             return 0.0
-        return _seconds_until(now, plan.again_at, self.unpublished_health.event_due_at(uid))
+        return _seconds_until(now, plan.again_at, self.unpublished_health.report_due_at(uid))
 
     async def _report_refusal(self, resource: Resource, now: datetime, reason: str) -> None:
         """Show in the status that the API server refuses a write; events find an endpoint nevertheless."""
         uid = resource.metadata.uid
         failures = self.unpublished_health.failures(uid, now)
         await self._apply(await self._plan(resource, now, leads=True, refused_write=reason or "it gives no reason"))
-        if failures is not None:
-            # The write is tried again soon, and each try would report the same failures.
-            self.unpublished_health.failures_reported(uid, failures, now)
+        # The write is tried again soon, and each try would report the same failures.
+        self.unpublished_health.failures_reported(uid, failures, now)
 
     async def _apply(self, plan: Plan) -> bool:
         """Execute a plan; return whether an answer of the API server showed news."""
@@ -153,7 +151,7 @@ class Reconciler:
             case WebhookEndpoint():
                 uid = resource.metadata.uid
                 health = self.unpublished_health.health(uid)
-                failures = self.unpublished_health.failures(uid, now) if leads else None
+                failures = self.unpublished_health.failures(uid, now) if leads else NO_FAILURES
                 observed = await self.observer.endpoint(resource, health, failures, leads=leads)
                 observed = replace(observed, refused_write=refused_write)
                 return plan_endpoint(observed, now=now, new_secret=partial(new_secret, secrets.token_bytes))

@@ -43,6 +43,8 @@ MISSING_RECHECK: Final = timedelta(seconds=10)
 """Least delay until a missing Secret is looked for again; the delay grows with the time for which it is missing."""
 MISSING: Final = "SecretNotFound"
 """The reason of an endpoint whose Secret does not exist."""
+ROTATED: Final = "SigningSecretRotated"
+"""The reason of the Event about a rotation."""
 
 _SUFFIX: Final = "-signing"
 _LONGEST_NAME: Final = 253
@@ -98,7 +100,8 @@ def plan_signing_secret(
     if is_rotated or dict(target.fields) != dict(secret.fields):
         actions.append(UpdateSecret(target, tuple(sorted(secret.fields.keys() - target.fields.keys()))))
     if is_rotated:
-        actions.append(_announce_rotation(endpoint, target.name))
+        message = rotation_message(endpoint, target.name)
+        actions.append(event_of(endpoint, "Normal", ROTATED, message, always=True))
     return SigningPlan(target, tuple(actions), min(_until(target).values(), default=None))
 
 
@@ -145,15 +148,15 @@ def _announce_making(endpoint: WebhookEndpoint, secret: Secret, *, is_restored: 
     return event_of(endpoint, "Warning", "SigningSecretRecreated", message, always=True)
 
 
-def _announce_rotation(endpoint: WebhookEndpoint, secret: str) -> EmitEvent:
+def rotation_message(endpoint: WebhookEndpoint, secret: str) -> str:
+    """Return what the owner of a receiver needs to know after a rotation, without the secret itself."""
     overlap = endpoint.spec.signing.overlap
     previous = (
         f"the previous one also signs webhook-signature for {overlap}, and X-Service-Signature changes after that time"
         if parse_duration(overlap)
         else "no previous one signs any more"
     )
-    message = f"Secret {secret!r} has a new signing secret; {previous}. Give the new one to the receiver."
-    return event_of(endpoint, "Normal", "SigningSecretRotated", message, always=True)
+    return f"Secret {secret!r} has a new signing secret; {previous}. Give the new one to the receiver."
 
 
 def _rotate(

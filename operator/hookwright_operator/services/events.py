@@ -21,6 +21,8 @@ from hookwright_runtime.problems import Code, ProblemError
 MAX_DELIVERIES: Final = 2000
 """Deliveries of one request. One transaction writes them, and events of other tenants wait for it."""
 _COUNTED: Final = MAX_DELIVERIES + 1
+MAX_OPERATIONAL: Final = 10
+"""Endpoints that get an operational event. With no bound, each of 1,000 failing endpoints would write to all others."""
 
 log = structlog.get_logger(__name__)
 
@@ -114,6 +116,17 @@ class Events:
         _check_deliveries(events, subscribers)
         new_events = [self._new(namespace, project, event, trace, subscribers[event.type]) for event in events]
         return await self._write(new_events)
+
+    async def accept_operational(self, namespace: str, project: str, event: IncomingEvent, *, about: str) -> None:
+        """Accept an operational event for its subscribers except the endpoint with the uid ``about``, if there are any.
+
+        Raises:
+            StoreUnavailable: nothing was written.
+        """
+        subscribers = sorted(self.registry.subscribers(namespace, project, event.type), key=lambda each: each.name)
+        uids = [endpoint.uid for endpoint in subscribers if endpoint.uid != about][:MAX_OPERATIONAL]
+        if uids:
+            await self._write([self._new(namespace, project, event, None, uids)])
 
     def _new(
         self, namespace: str, project: str, event: IncomingEvent, trace: str | None, uids: Iterable[str]

@@ -164,7 +164,7 @@ class Settlement(NamedTuple):
 
     Attributes:
         state: DELIVERED, FAILED, or PENDING if a retry follows at ``due_ms``.
-        event_id: the event of the delivery, for logs.
+        event_id, event_type: of the delivery's event; the type only if an attempt was the last one, and failed.
     """
 
     delivery_id: str
@@ -173,6 +173,7 @@ class Settlement(NamedTuple):
     state: State
     due_ms: int = 0
     event_id: str = ""
+    event_type: str = ""
 
 
 class Settlements(NamedTuple):
@@ -271,8 +272,7 @@ class Replica:
 
     Attributes:
         id: unique to this opening of the store.
-        name: may be empty. No two living replicas have the same name, so a new replica of a name implies that the
-            earlier one is dead.
+        name: may be empty. Living replicas have different names, so the earlier replica of a name is dead.
         delivers: whether the replica takes shards of endpoints.
     """
 

@@ -109,7 +109,7 @@ async def test_a_report_without_an_attempt_leaves_the_last_ones_words(pair: tupl
     second.attempt(State.FAILED, "HTTP 503")
     second.publisher.changed("orders")
     await second.publisher.flush()
-    await until(lambda: leader.publisher._unpublished["orders"].failures == 1)
+    await until(lambda: leader.publisher._unpublished["orders"].report.failures == 1)
     second.publisher.changed("orders")
     second.publisher.changed("marker")
     await second.publisher.flush()
@@ -148,4 +148,4 @@ async def test_a_report_that_cannot_be_read_hurts_nobody(pair: tuple[Process, Pr
         second.attempt(State.FAILED, "x" * 100_000)
         await reported(second, leader)
     assert sum("report of another replica is not valid" in entry["event"] for entry in logs) == 2
-    assert leader.publisher._unpublished["orders"].error == "x" * 500
+    assert leader.publisher._unpublished["orders"].report.error == "x" * 500

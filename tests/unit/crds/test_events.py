@@ -7,8 +7,10 @@ from hookwright_crds.events import (
     CHANNEL_WILDCARDS,
     CLOUDEVENT_PREFIX,
     EVENT_TYPES,
+    OPERATIONAL_TYPES,
     Channel,
     UnknownEventTypeError,
+    delivered_type,
     described_types,
     event_type,
     example,
@@ -22,6 +24,13 @@ def test_the_catalogue_is_that_of_the_wire_contract() -> None:
         "email": {"delivered", "bounced", "soft_bounce", "complained", "opened", "clicked", "failed"},
         "whatsapp": {"wa_sent", "wa_delivered", "wa_read", "wa_failed", "wa_replied"},
         "sms": {"sms_sent", "sms_delivered", "sms_failed", "sms_replied"},
+        "hookwright": {
+            "hookwright.endpoint.failing",
+            "hookwright.endpoint.recovered",
+            "hookwright.endpoint.secret_rotated",
+            "hookwright.endpoint.credentials_refused",
+            "hookwright.delivery.failed",
+        },
     }
 
 
@@ -76,14 +85,25 @@ def test_subscriptions_are_expanded() -> None:
     assert expanded(["delivered", "bounced"]) == {"delivered", "bounced"}
     assert expanded(["delivered", "sms_*"]) == {"delivered", "sms_sent", "sms_delivered", "sms_failed", "sms_replied"}
     assert expanded(["delivered", "*"]) == set(EVENT_TYPES)
+    assert expanded(["*", "hookwright.delivery.failed"]) == {*EVENT_TYPES, "hookwright.delivery.failed"}
     assert expanded([]) == frozenset()
 
 
-@pytest.mark.parametrize("wildcard", ["*", *CHANNEL_WILDCARDS])
-def test_a_wildcard_is_no_type_of_an_event(wildcard: str) -> None:
-    """A producer names the type of its event."""
+@pytest.mark.parametrize("name", ["*", *CHANNEL_WILDCARDS, *OPERATIONAL_TYPES])
+def test_a_wildcard_and_an_operational_event_are_no_types_of_a_producer(name: str) -> None:
+    """A producer names the type of its event, and cannot forge one of Hookwright."""
     with pytest.raises(UnknownEventTypeError):
-        event_type(wildcard)
+        event_type(name)
+    with pytest.raises(UnknownEventTypeError):
+        event_type(CLOUDEVENT_PREFIX + name.removeprefix("hookwright."))
+
+
+@pytest.mark.parametrize("name", OPERATIONAL_TYPES)
+def test_an_operational_event_is_about_an_endpoint_and_no_message(name: str) -> None:
+    """The log can be searched for it, no wildcard includes it, and its body has no messageId."""
+    assert delivered_type(name) == name
+    assert name not in expanded(["*", *CHANNEL_WILDCARDS])
+    assert list(example(name))[:6] == ["type", "project", "endpoint", "at", "reason", "message"]
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)

@@ -20,6 +20,7 @@ from hookwright_api.routes.webhooks import delete_webhook, get_webhook, read_liv
 from hookwright_api.webhook_document import document_of, etag_of, merged, owner_of
 from hookwright_crds.documents.webhook_bodies import RotationRequest, WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS
+from hookwright_crds.events import OPERATIONAL_TYPES
 from hookwright_crds.permissions import EDIT, MANAGE
 from hookwright_runtime.problems import Code, ProblemError
 
@@ -152,8 +153,8 @@ def _form(visit: Visit, document: dict[str, Any], *, manager: str = "", etag: st
 
 @page(_NEW, permission=MANAGE)
 async def show_new_endpoint(visit: Visit) -> Response:
-    """Show the form for an endpoint."""
-    return _form(visit, {})
+    """Show the form for an endpoint; ``?events=operational`` ticks the operational events."""
+    return _form(visit, {"events": OPERATIONAL_TYPES} if visit.query.get("events") == "operational" else {})
 
 
 @action(_NEW, uses=(create_webhook,), again=show_new_endpoint)

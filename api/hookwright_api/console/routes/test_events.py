@@ -12,7 +12,7 @@ from hookwright_api.console.routes.deliveries import delivery_of
 from hookwright_api.console.visit import Visit, attempt
 from hookwright_api.http.request_checks import with_body
 from hookwright_api.routes.operator_routes import get_delivery, test_webhook
-from hookwright_crds.events import CATALOGUE, EVENT_TYPES, example
+from hookwright_crds.events import CATALOGUE, EVENT_TYPES, Channel, example
 from hookwright_crds.permissions import TEST
 from hookwright_runtime.problems import FieldFault, invalid
 
@@ -34,7 +34,7 @@ def _page(visit: Visit, *, result: Any = None, delivery: Any = None) -> Response
     return visit.render(
         "test_event.html",
         form=Form({"type": [kind], "payload": [_EXAMPLES[kind]], **visit.form}),
-        catalogue=CATALOGUE,
+        catalogue={channel: types for channel, types in CATALOGUE.items() if channel is not Channel.HOOKWRIGHT},
         examples=_EXAMPLES,
         result=result,
         delivery=delivery,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from hookwright_crds.endpoint_fields import CLOUDEVENTS, RESERVED_HEADERS
-from hookwright_crds.events import CLOUDEVENT_PREFIX
+from hookwright_crds.events import CLOUDEVENT_PREFIX, OPERATIONAL_PREFIX
 from hookwright_operator.delivery.http.signatures import signature_headers
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Claimed
@@ -37,7 +37,7 @@ def cloudevent_headers(endpoint: Endpoint, delivery: Claimed) -> dict[str, str]:
         attributes = {
             "id": delivery.event_id,
             "source": f"/namespaces/{endpoint.namespace}/projects/{endpoint.project}",
-            "type": CLOUDEVENT_PREFIX + delivery.event_type,
+            "type": CLOUDEVENT_PREFIX + delivery.event_type.removeprefix(OPERATIONAL_PREFIX),
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
     return _VERSION | {PREFIX + name: quote(value, safe=_PLAIN) for name, value in attributes.items()}

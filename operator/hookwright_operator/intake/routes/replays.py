@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_crds.documents.replay_bodies import BegunReplayAnswer, ReplayAnswer, ReplayRequest, ReplaysAnswer
+from hookwright_crds.events import OPERATIONAL_TYPES
 from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import time_of, timestamp
 from hookwright_operator.intake.context import IntakeContext, check_not_expired
@@ -105,7 +106,9 @@ def _wanted(intake: IntakeContext, body: ReplayRequest, endpoint: Endpoint, now_
         raise _refusal("since", f"is in the future; the time is now {timestamp(now_ms)}")
     namespace, project, registry = endpoint.namespace, endpoint.project, intake.services.registry
     if choice.missed:
-        types = sorted(endpoint.events.intersection(choice.types) if choice.types else endpoint.events)
+        # An operational event that the endpoint does not have is one about itself.
+        subscriptions = endpoint.events.difference(OPERATIONAL_TYPES)
+        types = sorted(subscriptions.intersection(choice.types) if choice.types else subscriptions)
         if not types:
             message = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types'
             raise _refusal("types", f"{message}; it has missed no event of them")

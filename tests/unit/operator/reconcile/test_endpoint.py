@@ -29,7 +29,7 @@ from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_crds.signing_secrets import valid_secret
-from hookwright_operator.reconcile.endpoint import FailedDeliveries
+from hookwright_operator.reconcile.endpoint import DueFailures, FailedDeliveries
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     ApplyMetadata,
@@ -73,6 +73,7 @@ FAILING = [
 ]
 REFERRING = endpoint(spec={"signing": {"secretRef": {"name": "vault", "key": "orders"}}})
 PULLED = steady_endpoint(url=None, pull={})
+SEVEN = FailedDeliveries(7, "", NOW)
 THEIRS = Secret(namespace="acme", name="vault", fields={"secret": OTHER_SECRET}, uid="uid-vault")
 STRANGE = Unsupported(faults=("spec.timeout (must be a duration)",))
 
@@ -242,8 +243,8 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         [*FAILING],
     ),
     "deliveries that were given up are announced together": (
-        replace(STEADY, health=health(500, error="500 Internal Server Error"), failures=FailedDeliveries(7, "", NOW)),
-        [*FAILING, "Warning Event DeliveryFailed"],
+        replace(STEADY, health=health(500, error="500 Internal Server Error"), failures=DueFailures(SEVEN, SEVEN)),
+        [*FAILING, "report hookwright.delivery.failed", "Warning Event DeliveryFailed"],
     ),
     "a deleted endpoint discards its deliveries, and only then goes": (
         DELETED,
@@ -426,7 +427,7 @@ def test_counts_stay_in_the_status_until_new_ones_come() -> None:
 @pytest.mark.parametrize(("failures", "told"), [(1, "1 delivery failed"), (12, "12 deliveries failed")])
 def test_the_event_of_given_up_deliveries_says_how_many_and_why(failures: int, told: str) -> None:
     """One Event reports many failed deliveries with the last error, also after the health was published."""
-    scene = replace(STEADY, failures=FailedDeliveries(failures, "500 Internal Server Error", NOW - GRACE))
+    scene = replace(STEADY, failures=DueFailures(FailedDeliveries(failures, "500 Internal Server Error", NOW - GRACE)))
     (event,) = [action for action in scene.plan().actions if isinstance(action, EmitEvent)]
     assert told in event.message
     assert "500 Internal Server Error" in event.message

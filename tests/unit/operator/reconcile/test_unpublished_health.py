@@ -10,7 +10,7 @@ from unit.operator.watch.test_cache import ORDERS, endpoint, project
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator.reconcile.plan import FINALIZER
 from hookwright_operator.registry import Health
-from hookwright_runtime.errors import KubeError, WriteRefused
+from hookwright_runtime.errors import KubeError, StoreUnavailable, WriteRefused
 
 
 @pytest.fixture
@@ -19,11 +19,11 @@ def stage() -> Stage:
     return Stage()
 
 
-def _fails(stage: Stage, number: int, error: str = "HTTP 500 Internal Server Error") -> None:
+def _fails(stage: Stage, number: int, error: str = "HTTP 500 Internal Server Error", *, operational: int = 0) -> None:
     counts = DeliveryCounts(failed=number, last_attempt_time=stage.now, last_status_code=500)
     snapshot = stage.registry.get("uid-orders")
     assert snapshot is not None
-    stage.unpublished_health.publish(snapshot, Health(counts, error, number))
+    stage.unpublished_health.publish(snapshot, Health(counts, error, number, operational))
 
 
 async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_with_the_sum(stage: Stage) -> None:
@@ -45,6 +45,44 @@ async def test_an_endpoint_that_keeps_failing_has_an_event_every_ten_minutes_wit
     stage.now += timedelta(hours=1)
     await stage.reconciler.reconcile(ORDERS)
     assert len(stage.server.failure_events()) == 2
+
+
+async def test_ten_thousand_failures_make_no_more_operational_events_than_ten(stage: Stage) -> None:
+    """The first failures are reported at once, later ones together after a minute, with their number."""
+    await stage.ready()
+    for _ in range(10):
+        _fails(stage, 1000)
+        await stage.reconciler.reconcile(ORDERS)
+        stage.now += timedelta(seconds=5)
+    assert [body["count"] for body in stage.reports.bodies] == [1000]
+    assert await stage.reconciler.reconcile(ORDERS) == pytest.approx(10)
+    stage.now += timedelta(seconds=10)
+    await stage.reconciler.reconcile(ORDERS)
+    assert [body["count"] for body in stage.reports.bodies] == [1000, 9000]
+    assert {body["type"] for body in stage.reports.bodies} == {"hookwright.delivery.failed"}
+    assert len(set(stage.reports.ids)) == 2
+
+
+async def test_a_failed_operational_event_causes_no_further_one(stage: Stage) -> None:
+    """Two failing endpoints that report each other would never end; the Kubernetes Event has these failures too."""
+    await stage.ready()
+    _fails(stage, 3, operational=3)
+    await stage.reconciler.reconcile(ORDERS)
+    assert (stage.reports.bodies, [count for count, _ in stage.server.failure_events()]) == ([], [3])
+
+
+async def test_an_operational_event_is_accepted_once_although_the_store_was_away(stage: Stage) -> None:
+    """The next plan has it again with the same id, and reports the same failures."""
+    await stage.ready()
+    _fails(stage, 3)
+    stage.reports.fault = StoreUnavailable("away")
+    with pytest.raises(StoreUnavailable):
+        await stage.reconciler.reconcile(ORDERS)
+    stage.reports.fault = None
+    stage.now += timedelta(seconds=5)
+    await stage.reconciler.reconcile(ORDERS)
+    await stage.reconciler.reconcile(ORDERS)
+    assert [body["count"] for body in stage.reports.bodies] == [3]
 
 
 async def test_failed_deliveries_are_counted_once_although_a_plan_fails(stage: Stage) -> None:
