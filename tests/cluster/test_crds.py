@@ -262,7 +262,7 @@ def test_a_status_comes_back_as_it_was_written(shared_cluster: Cluster, namespac
             conditions=ready,
         ),
         "hwep/orders": WebhookEndpointStatus(
-            observed_generation=1, signing_secret_ref=secret, deliveries=counts, conditions=ready
+            observed_generation=1, signing_secret_ref=secret, rotation=2, deliveries=counts, conditions=ready
         ),
     }  # fmt: skip
     shared_cluster.objects.apply(project("billing"), apikey("ci"), endpoint("orders"), namespace=namespace)
