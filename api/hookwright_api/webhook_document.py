@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
-from hookwright_crds.conditions import find
+from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES, find
 from hookwright_crds.derived_models import in_camel_case
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
@@ -42,9 +42,9 @@ def endpoint_status(endpoint: WebhookEndpoint) -> str:
     reachable = find(endpoint.status.conditions, "Reachable")
     if ready is None or ready.status == "Unknown":
         return "pending"
-    if ready.status == "False":
+    if ready.status == "False" and ready.reason != SUSPENDED_AFTER_FAILURES:
         return "error"
-    if endpoint.spec.suspend:
+    if endpoint.spec.suspend or ready.status == "False":
         return "suspended"
     return "failing" if reachable is not None and reachable.status == "False" else "active"
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from hookwright_crds.base import Model, Timestamp
 
 Status = Literal["True", "False", "Unknown"]
+SUSPENDED_AFTER_FAILURES: Final = "SuspendedAfterFailures"
+"""The reason of Ready of an endpoint that the operator has suspended, by ``spec.suspendAfter``."""
 
 
 class Condition(Model):

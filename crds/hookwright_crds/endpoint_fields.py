@@ -20,7 +20,7 @@ MAX_ENTRIES: Final = 20
 SCHEDULE_SENTENCE: Final = "schedule must have delays of at least 1s, such as 30s or 2h, and at most 168h in all"
 URL_OR_PULL_SENTENCE: Final = "exactly one of url and pull must be set"
 PUSH_ONLY_SENTENCE: Final = "{} limits requests to a url; omit it for an endpoint with pull"
-PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit", "max_attempts", "retry")
+PUSH_FIELDS: Final = ("timeout", "max_in_flight", "rate_limit", "max_attempts", "retry", "suspend_after")
 """Fields that limit requests to a url."""
 HIDDEN_FIELDS: Final = ("headers",)
 """Fields that no answer shows, because a receiver may use a value as a credential."""
@@ -37,6 +37,7 @@ SIGNATURE_RESERVED: Final = RESERVED_HEADERS | {"accept", "accept-encoding", "tr
 SIGNATURE_HEADER_SENTENCE: Final = (
     "the extra signature needs a header of its own, which neither headers nor Hookwright or HTTP itself sets"
 )
+DAYS_PATTERN: Final = r"^([1-9]|[12][0-9]|30)d$"
 HEADER_NAME_PATTERN: Final = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,256}$"
 HEADER_VALUE_PATTERN: Final = r"^[\x20-\x7e\x80-\xff]*$"
 CLOUDEVENTS: Final = "cloudevents"
@@ -221,6 +222,14 @@ class EndpointFields(Model):
         examples=[3],
     )
     retry: Retry | None = Field(default=None, description="How failed attempts are repeated.")
+    suspend_after: Annotated[str, StringConstraints(max_length=18, pattern=DAYS_PATTERN)] | None = Field(
+        default=None,
+        title="Suspend after days without a success",
+        description="The operator suspends the endpoint if an attempt fails this time (1d to 30d) after the first "
+        "failure, without a success between them. Deliveries wait until a test succeeds, one is retried by hand, or "
+        "the endpoint changes.",
+        examples=["5d"],
+    )
     format: Literal["json", "cloudevents"] = Field(
         default="json",
         description="json: the event is the body. cloudevents: the same body, as a CloudEvent in binary mode: id, "

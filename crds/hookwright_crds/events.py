@@ -30,6 +30,7 @@ class Operational(StrEnum):
 
     FAILING = "hookwright.endpoint.failing"
     RECOVERED = "hookwright.endpoint.recovered"
+    SUSPENDED = "hookwright.endpoint.suspended"
     SECRET_ROTATED = "hookwright.endpoint.secret_rotated"  # noqa: S105 - the name of a type
     CREDENTIALS_REFUSED = "hookwright.endpoint.credentials_refused"
     DELIVERY_FAILED = "hookwright.delivery.failed"
@@ -61,6 +62,8 @@ CATALOGUE: Final[dict[Channel, dict[str, str]]] = {
     Channel.HOOKWRIGHT: {
         Operational.FAILING: "Attempts of an endpoint have failed for more than 5 minutes, and none succeeded.",
         Operational.RECOVERED: "An attempt of a failing endpoint succeeded.",
+        Operational.SUSPENDED: "The operator suspended an endpoint without a success, by spec.suspendAfter; deliveries "
+        "wait.",
         Operational.SECRET_ROTATED: "An endpoint has a new signing secret; its receiver needs it.",
         Operational.CREDENTIALS_REFUSED: "A Secret for the headers of an endpoint is missing, or may not go to its "
         "host; deliveries wait.",
@@ -92,6 +95,10 @@ _OWN_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "sms_failed": {"reason": "The number is not in use."},
     "sms_replied": {"text": "STOP"},
     Operational.RECOVERED: {"reason": "Delivered", "message": "The last attempt was answered 2xx."},
+    Operational.SUSPENDED: {
+        "reason": "SuspendedAfterFailures",
+        "message": "No attempt has succeeded since 2026-01-26T12:00:00Z, so the operator suspended the endpoint.",
+    },
     Operational.SECRET_ROTATED: {
         "reason": "SigningSecretRotated",
         "message": "Secret 'orders-signing' has a new signing secret. Give it to the receiver.",

@@ -22,6 +22,7 @@ from hookwright_crds.credential_fields import (
 from hookwright_crds.endpoint_fields import (
     CLOUDEVENT_HEADERS_SENTENCE,
     CLOUDEVENTS,
+    DAYS_PATTERN,
     HEADER_NAME_PATTERN,
     HEADER_VALUE_PATTERN,
     LEASE_BOUNDS,
@@ -85,6 +86,7 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
         "message": "digest must be sha256: and 64 lower-case hexadecimal digits, never the key itself",
         "reason": FORBIDDEN,
     },
+    DAYS_PATTERN: {"message": "must be a number of days from 1d to 30d, such as 5d"},
     FIELD_NAME_PATTERN: {"message": "must be a field of a Secret: letters, digits, '-', '_' and '.'"},
     HEADER_NAME_PATTERN: {"message": "header names must be 1 to 256 letters, digits or any of !#$%&'*+.^_`|~-"},
     HEADER_VALUE_PATTERN: {

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol, Self
 
 from hookwright_crds.base import parse_duration
+from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
 from hookwright_crds.endpoint_fields import ExtraSignature, Retry
 from hookwright_crds.events import expanded
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
@@ -159,6 +160,11 @@ class Endpoint:
         return bool(self.secrets) and not self.suspend and not self.block_reason
 
     @property
+    def suspended_after_failures(self) -> bool:
+        """Whether the operator has suspended it, because no attempt succeeded."""
+        return self.block_reason == SUSPENDED_AFTER_FAILURES
+
+    @property
     def expired(self) -> bool:
         """Whether its time is over, so that it gets no more deliveries."""
         return self.block_reason == EXPIRED
@@ -180,6 +186,7 @@ class Health:
         operational_failures: how many of them were of operational events.
         limited_to: limit of concurrent attempts while the endpoint's attempts time out, None otherwise.
         succeeded: whether an attempt succeeded since the last publication.
+        resumed: whether somebody resumed the suspended endpoint by a test or a retry.
     """
 
     counts: DeliveryCounts
@@ -188,6 +195,7 @@ class Health:
     operational_failures: int = 0
     limited_to: int | None = None
     succeeded: bool = False
+    resumed: bool = False
 
 
 DEFAULT_SETTINGS: Final = ProjectSettings()

@@ -216,6 +216,11 @@ def suspend_endpoint(invocation: Invocation, name: Endpoint) -> None:
 def resume_endpoint(invocation: Invocation, name: Endpoint) -> None:
     """Send the deliveries of a suspended endpoint."""
     document = invocation.way.change_endpoint(name, {"enabled": True})
+    if document["status"] == "suspended" and document["enabled"]:
+        text = (
+            f"the operator suspended endpoint {name} after failures; `hookwright test {name}` resumes it if it succeeds"
+        )
+        raise CommandError(text, ExitCode.CONFLICT)
     invocation.screen.one(document, f"endpoint {name} resumed")
 
 

@@ -23,6 +23,7 @@ _NEXT_OF_REASON = {
     "SigningSecretInvalid": "kubectl describe hwep {name} -n {namespace}",
     "CredentialsNotFound": "kubectl describe hwep {name} -n {namespace}",
     "CredentialsRefused": "kubectl describe hwep {name} -n {namespace}",
+    "SuspendedAfterFailures": "hookwright test {name}{scope}",
     "AddressRefused": "hookwright endpoints edit {name}{scope} --to URL",
     "InsecureUrl": "hookwright endpoints edit {name}{scope} --to https://…",
 }
@@ -39,8 +40,7 @@ def problems_of(overview: dict[str, Any]) -> list[dict[str, str]]:
             name, place = project["name"], project["namespace"]
             verb = f"describe hwproj {name}" if project["exists"] else "get hwproj"
             problems.append(_problem(f"project {place}/{name}", project["message"], f"kubectl {verb} -n {place}"))
-        endpoints = [endpoint for endpoint in project["endpoints"] if endpoint["status"] in {"failing", "error"}]
-        problems += map(_endpoint_problem, endpoints)
+        problems += map(_endpoint_problem, filter(_has_problem, project["endpoints"]))
     return problems
 
 
@@ -60,11 +60,19 @@ def _component_problem(component: dict[str, Any], installation: str) -> dict[str
     return _problem(name, component.get("message") or f"{state}: {pods}", command)
 
 
+def _conditions(endpoint: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {condition["type"]: condition for condition in endpoint.get("conditions") or ()}
+
+
+def _has_problem(endpoint: dict[str, Any]) -> bool:
+    is_ready = _conditions(endpoint).get("Ready", {}).get("status") != "False"
+    return endpoint["status"] in {"failing", "error"} or (endpoint["status"] == "suspended" and not is_ready)
+
+
 def _endpoint_problem(endpoint: dict[str, Any]) -> dict[str, str]:
     name, namespace, status = endpoint["id"], endpoint.get("namespace", ""), endpoint["status"]
     scope, place = (f" -n {namespace}", f"{namespace}/{name}") if namespace else ("", name)
-    conditions = {condition["type"]: condition for condition in endpoint.get("conditions") or ()}
-    condition = conditions.get("Ready" if status == "error" else "Reachable", {})
+    condition = _conditions(endpoint).get("Reachable" if status == "failing" else "Ready", {})
     if status == "failing":
         failures = (endpoint.get("deliveries") or {}).get("failed", 0)
         command = f"hookwright deliveries {name}{scope}" + (" --state failed" if failures else "")

@@ -62,9 +62,11 @@ def condition(resource: Mapping[str, Any], kind: str) -> Document:
 
 def state_of(resource: Mapping[str, Any]) -> str:
     """Return the state of an endpoint in one word, as ``/v1`` does."""
-    ready = condition(resource, "Ready").get("status", "Unknown")
-    if ready != "True":
-        return "error" if ready == "False" else "pending"
+    ready = condition(resource, "Ready")
+    if ready.get("reason") == "SuspendedAfterFailures":
+        return "suspended"
+    if ready.get("status") != "True":
+        return "error" if ready.get("status") == "False" else "pending"
     if resource["spec"].get("suspend"):
         return "suspended"
     return "failing" if condition(resource, "Reachable").get("status") == "False" else "active"

@@ -51,6 +51,7 @@ class Report:
         failures: how many deliveries failed.
         operational_failures: how many of them were of operational events.
         limited_to: how many attempts at once the endpoint gets while its attempts time out, None otherwise.
+        resumed: whether somebody resumed the suspended endpoint by a test or a retry.
     """
 
     uid: str
@@ -59,12 +60,14 @@ class Report:
     failures: Annotated[int, Field(ge=0)] = 0
     operational_failures: Annotated[int, Field(ge=0)] = 0
     limited_to: Annotated[int, Field(ge=1)] | None = None
+    resumed: bool = False
 
     def add(self, later: "Report") -> None:
         """Add the results of a later report of the same endpoint."""
         if later.error is not None:
             self.error, self.limited_to = later.error, later.limited_to
         self.succeeded |= later.succeeded
+        self.resumed |= later.resumed
         self.failures += later.failures
         self.operational_failures += later.operational_failures
 
@@ -131,6 +134,11 @@ class StatusReporter:
         """Publish an endpoint's counts when they are due: soon if nothing may be sent to it."""
         endpoint = self._registry.get(uid)
         self._note(Report(uid=uid), urgent=endpoint is not None and not endpoint.sendable)
+
+    def resume(self, endpoint: Endpoint) -> None:
+        """Resume an endpoint after a successful test or a retry by hand, if the operator has suspended it."""
+        if endpoint.suspended_after_failures:
+            self._note(Report(uid=endpoint.uid, resumed=True), urgent=True)
 
     def record_report(self, text: str) -> None:
         """Record a report of another replica; ignored unless this replica is the leader."""
@@ -205,7 +213,7 @@ class StatusReporter:
             report = results.report
             health = Health(
                 delivery_counts(counts), report.error or "", report.failures, report.operational_failures,
-                report.limited_to, report.succeeded,
+                report.limited_to, report.succeeded, report.resumed,
             )  # fmt: skip
             self._publish(endpoint, health)
 

@@ -124,6 +124,8 @@ def hindrance(endpoint: Endpoint) -> str:
         return f'webhook "{endpoint.name}" has expired; set a later time, or delete it'
     if endpoint.suspend:
         return f'webhook "{endpoint.name}" is suspended; resume it'
+    if endpoint.suspended_after_failures:
+        return f'webhook "{endpoint.name}" is suspended after failures; a successful test resumes it'
     reason = f" ({endpoint.block_reason})" if endpoint.block_reason else ""
     return f'webhook "{endpoint.name}" is not ready{reason}; its conditions have the cause'
 

@@ -110,9 +110,9 @@ def _resource(endpoint: Endpoint, cache: Cache) -> WebhookEndpoint | None:
 
 def state_of(endpoint: Endpoint, cache: Cache) -> str:
     """Return the one state of `metrics.STATES` that an endpoint is in."""
-    if endpoint.block_reason:
+    if endpoint.block_reason and not endpoint.suspended_after_failures:
         return "blocked"
-    if endpoint.suspend:
+    if endpoint.suspend or endpoint.suspended_after_failures:
         return "suspended"
     resource = _resource(endpoint, cache)
     reachable = find(resource.status.conditions, "Reachable") if resource is not None else None

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.base import MADE_BY_TOOLS, MANAGED_BY, format_timestamp
-from hookwright_crds.conditions import Condition, condition, find, merge, readiness
+from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES, Condition, condition, find, merge, readiness
 from hookwright_crds.events import Operational
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
 from hookwright_crds.resources import (
@@ -22,6 +22,7 @@ from hookwright_operator.reconcile.endpoint_verdict import (
     EndpointVerdict,
     report_missing_project,
     report_refused_write,
+    report_suspension,
     report_unsupported,
     verdict_of,
 )
@@ -166,6 +167,9 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         credential_fault=resolve(spec, observed.credentials)[1] or resolve_oauth2(spec, observed.credentials)[1],
         last_error=reachable.message if reachable.status == "False" else "",
     )
+    since = _suspended_since(observed, reachable)
+    if since is not None and verdict.ready and not spec.suspend:
+        verdict = report_suspension(spec, since, reachable.message)
     actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
@@ -304,7 +308,14 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     generation = observed.endpoint.metadata.generation
     previous = find(observed.endpoint.status.conditions, "Reachable")
     health = observed.health
-    if health is None or (health.counts.last_attempt_time is None and not health.error):
+    ready = find(observed.endpoint.status.conditions, "Ready")
+    if ready is not None and ready.reason == SUSPENDED_AFTER_FAILURES:
+        is_edited = observed.endpoint.status.observed_generation != generation
+        if is_edited or (health is not None and health.resumed):
+            message = "No attempt was made since the endpoint was resumed."
+            return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
+    last_attempt = health.counts.last_attempt_time if health is not None else None
+    if health is None or (last_attempt is None and not health.error) or _is_resumed(observed, previous, health):
         if previous is not None:
             return previous.model_copy(update={"observed_generation": generation})
         message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."
@@ -324,9 +335,27 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     if pull:
         answer = "The last message was not acknowledged."
     message = _limited(health.error, health.limited_to) if health.error else old_message or answer
-    is_failing = health.counts.last_attempt_time - since > FAILING_AFTER
+    is_failing = last_attempt is not None and last_attempt - since > FAILING_AFTER
     reason = FAILING if is_failing else "AttemptFailed"
     return condition("Reachable", "False", reason, message, generation=generation, now=since)
+
+
+def _is_resumed(observed: ObservedEndpoint, previous: Condition | None, health: Health) -> bool:
+    """Return whether no attempt was made since a suspension ended, so that the last attempt counts no more."""
+    if previous is None or previous.status != "Unknown" or health.error or observed.endpoint.status.deliveries is None:
+        return False
+    return observed.endpoint.status.deliveries.last_attempt_time == health.counts.last_attempt_time
+
+
+def _suspended_since(observed: ObservedEndpoint, reachable: Condition) -> datetime | None:
+    """Return the first failure if a later one suspends the endpoint by ``spec.suspendAfter``, None otherwise."""
+    spec, health = observed.endpoint.spec, observed.health
+    counts = health.counts if health is not None else observed.endpoint.status.deliveries
+    if spec.suspend_after is None or reachable.status != "False" or counts is None or counts.last_attempt_time is None:
+        return None
+    since = reachable.last_transition_time
+    has_ended = counts.last_attempt_time - since >= timedelta(days=int(spec.suspend_after.removesuffix("d")))
+    return since if has_ended else None
 
 
 def _limited(error: str, limited_to: int | None) -> str:

@@ -1,9 +1,11 @@
 """Pure: whether an endpoint is ready, by its spec and its signing Secret."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from hookwright_crds.base import parse_duration
+from hookwright_crds.base import format_timestamp, parse_duration
+from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
 from hookwright_crds.signing_secrets import SIGNING_LABEL, valid_secret
@@ -50,6 +52,16 @@ def report_missing_project(project: str, namespace: str) -> EndpointVerdict:
 def report_refused_write(refusal: str) -> EndpointVerdict:
     """Return the verdict about an endpoint for which the API server refuses a write."""
     return EndpointVerdict(ready=False, reason=WRITE_REFUSED, message=REFUSED_SENTENCE + refusal, stalled=False)
+
+
+def report_suspension(spec: WebhookEndpointSpec, since: datetime, last_error: str) -> EndpointVerdict:
+    """Return the verdict about an endpoint that has not succeeded for the time of ``spec.suspendAfter``."""
+    message = (
+        f"No attempt has succeeded since {format_timestamp(since)}, so the operator suspended the endpoint "
+        f"(spec.suspendAfter is {spec.suspend_after}). Deliveries wait. A successful test, a retry by hand or a change "
+        f"of the endpoint resumes it. Last error: {last_error}"
+    )
+    return EndpointVerdict(ready=False, reason=SUSPENDED_AFTER_FAILURES, message=message)
 
 
 def verdict_of(

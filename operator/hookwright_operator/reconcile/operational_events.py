@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from hookwright_crds.base import format_timestamp
-from hookwright_crds.conditions import find, turned_false
+from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES, find, turned_false
 from hookwright_crds.events import Operational
 from hookwright_crds.resources import WebhookEndpoint, WebhookEndpointStatus
 from hookwright_operator.reconcile.plan import Action, ReportToProject
@@ -18,6 +18,12 @@ from hookwright_operator.watch.objects import key_of
 FAILING: Final = "Failing"
 """The reason of Reachable when attempts have failed for longer than `FAILING_AFTER`."""
 FAILING_AFTER: Final = timedelta(minutes=5)
+_REFUSALS: Final = {
+    CREDENTIALS_NOT_FOUND: Operational.CREDENTIALS_REFUSED,
+    CREDENTIALS_REFUSED: Operational.CREDENTIALS_REFUSED,
+    SUSPENDED_AFTER_FAILURES: Operational.SUSPENDED,
+}
+"""The types of the events about an endpoint to which nothing is sent, by the reason of Ready."""
 
 
 def plan_reports(endpoint: WebhookEndpoint, after: WebhookEndpointStatus, now: datetime) -> list[Action]:
@@ -29,7 +35,7 @@ def plan_reports(endpoint: WebhookEndpoint, after: WebhookEndpointStatus, now: d
         since = format_timestamp(new.last_transition_time)
         message = f"No attempt has succeeded since {since}. Last error: {new.message}"
         reports.append(report_of(endpoint, Operational.FAILING, since, new.reason, message, now=now))
-    if old is not None and new is not None and was_failing and not is_failing:
+    if old is not None and new is not None and was_failing and not is_failing and new.status != "Unknown":
         since = format_timestamp(old.last_transition_time)
         reports.append(report_of(endpoint, Operational.RECOVERED, since, new.reason, new.message, now=now))
     if None not in (before.rotation, after.rotation) and before.rotation != after.rotation:
@@ -37,10 +43,10 @@ def plan_reports(endpoint: WebhookEndpoint, after: WebhookEndpointStatus, now: d
         kind, message = Operational.SECRET_ROTATED, rotation_message(endpoint, secret)
         reports.append(report_of(endpoint, kind, str(after.rotation), ROTATED, message, now=now))
     refusal = turned_false(before.conditions, after.conditions, "Ready")
-    if refusal is not None and refusal.reason in (CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED):
+    if refusal is not None and refusal.reason in _REFUSALS:
         ready = find(before.conditions, "Ready")
         since = format_timestamp(ready.last_transition_time) if ready is not None else ""
-        kind = Operational.CREDENTIALS_REFUSED
+        kind = _REFUSALS[refusal.reason]
         reports.append(report_of(endpoint, kind, since, refusal.reason, refusal.message, now=now))
     return reports
 

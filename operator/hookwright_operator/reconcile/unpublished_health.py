@@ -78,8 +78,9 @@ class UnpublishedHealth:
         # A failed operational event causes no further one, because two failing endpoints would never end.
         self._for_operational_events.add(uid, health.failures - health.operational_failures, health.error, now)
         earlier = self._health.get(uid)
-        if earlier is not None and earlier.succeeded:
-            health = replace(health, succeeded=True)
+        if earlier is not None:
+            succeeded, resumed = health.succeeded or earlier.succeeded, health.resumed or earlier.resumed
+            health = replace(health, succeeded=succeeded, resumed=resumed)
         self._health[uid] = health
         self.queue.add(Key("WebhookEndpoint", endpoint.namespace, endpoint.name))
 

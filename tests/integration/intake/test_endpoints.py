@@ -392,3 +392,18 @@ async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: Stat
     assert await intake.state(delivery) is state
     assert (await intake.client.get(LOG)).status_code == 200
     assert (await intake.client.get("/webhookendpoints/orders/secret")).status_code == 200
+
+
+async def test_a_successful_test_and_a_retry_resume_an_endpoint_that_the_operator_suspended(intake: Intake) -> None:
+    """A failed test does not. A retry is accepted, also of a pending delivery, which waits otherwise."""
+    unpublished = intake.services.events.reporter._unpublished
+    delivery = await deliver(intake, 1, State.PENDING)
+    async with Receiver() as receiver:
+        receiver.answer = lambda _: status
+        suspended = replace(intake.orders, url=receiver.url, suspend=False, block_reason="SuspendedAfterFailures")
+        intake.registry.put(suspended)
+        for status, path in ((500, "/webhookendpoints/orders/test"), (200, "/webhookendpoints/orders/test"), (200, "")):
+            unpublished.clear()
+            answer = await intake.client.post(path or f"/deliveries/{delivery}/retry")
+            assert answer.status_code == (200 if path else 202)
+            assert [results.report.resumed for results in unpublished.values()] == ([True] if status == 200 else [])

@@ -27,6 +27,7 @@ def test_the_catalogue_is_that_of_the_wire_contract() -> None:
         "hookwright": {
             "hookwright.endpoint.failing",
             "hookwright.endpoint.recovered",
+            "hookwright.endpoint.suspended",
             "hookwright.endpoint.secret_rotated",
             "hookwright.endpoint.credentials_refused",
             "hookwright.delivery.failed",

@@ -77,10 +77,12 @@ async def retry(intake: IntakeContext, request: Request, right: Right) -> Delive
     async with _permitted_delivery(intake, request, right) as (record, endpoint, caller):
         if record.is_test:
             raise ProblemError(409, f"delivery {record.id} is a test; only deliveries of events can be sent again")
-        if endpoint.expired or (record.state is State.PENDING and not endpoint.sendable):
+        is_sent = endpoint.sendable or endpoint.suspended_after_failures
+        if endpoint.expired or (record.state is State.PENDING and not is_sent):
             raise ProblemError(409, f"delivery {record.id} cannot be tried now: {hindrance(endpoint)}")
         if not await intake.services.delivery_log.retry(record):
             raise ProblemError(409, f"delivery {record.id} is discarded; its webhook was deleted or had expired")
+        intake.services.events.reporter.resume(endpoint)
         intake.audit(request, "delivery.retry", caller, endpoint, target=record.id)
         return DeliveryRetryAnswer(id=record.id, status="pending")
 

@@ -42,6 +42,8 @@ async def send_test(intake: IntakeContext, request: Request, right: Right) -> Te
     if outcome.own_fault:
         raise unavailable(f"the test was not sent, the operator lacks resources now: {outcome.own_fault}")
     success = 200 <= outcome.status_code < 300 and not outcome.error
+    if success:
+        intake.services.events.reporter.resume(endpoint)
     optional: dict[str, Any] = {"error": outcome.error, "delivery_id": delivery_id}
     present = {name: value for name, value in optional.items() if value}
     return TestAnswer(success=success, statusCode=outcome.status_code, **present)
