@@ -1,5 +1,6 @@
 """Three replicas with one role each work like one with all roles, on a real PostgreSQL server."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -108,6 +109,29 @@ def test_the_process_that_takes_events_in_sends_a_test_itself(parts: Parts, org:
         assert document.pop("delivery_id").startswith("dlv_")
         assert document == {"success": True, "statusCode": 204}
         assert len(receiver.received) == 1
+
+
+def test_a_successful_test_resumes_an_endpoint_that_the_operator_suspended(parts: Parts, org: Organization) -> None:
+    """The process that sends the test reports it to the leader. What waited is delivered, and another endpoint told."""
+    types = ["hookwright.endpoint.suspended", "hookwright.endpoint.recovered"]
+    with receiving(lambda _: 500) as receiver, receiving() as on_call:
+        org.with_endpoint(endpoint("on-call", on_call.url, events=types))
+        org.with_endpoint(endpoint("orders", receiver.url, suspendAfter="1d"))
+        org.send(delivered(1))
+        org.wait_for("hwep", "orders", "False AttemptFailed", type_="Reachable")
+        conditions = org.status("hwep", "orders")["conditions"]
+        aged = [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"} for condition in conditions]
+        org.patch("hwep", "orders", {"status": {"conditions": aged}}, subresource="status")
+        org.send(delivered(2))
+        org.wait_for("hwep", "orders", "False SuspendedAfterFailures")
+        org.send(delivered(3))
+        eventually(lambda: org.status("hwep", "orders")["deliveries"]["pending"] >= 1, "a delivery waits")
+        receiver.answer = lambda _: 204
+        url = f"{parts.intake.intake_url}/v1alpha1/namespaces/{org.namespace}/webhookendpoints/orders/test"
+        assert org.client.post(url, headers={"Authorization": f"Bearer {org.token}"}).json()["success"]
+        org.wait_for("hwep", "orders", "True Delivered", type_="Reachable")
+        eventually(lambda: "3" in message_ids(receiver.received), "what waited arrives")
+        eventually(lambda: [json.loads(each.body)["type"] for each in on_call.received] == types, "both reports")
 
 
 def test_a_rotated_secret_reaches_the_process_that_signs(org: Organization) -> None:

@@ -128,7 +128,7 @@ class StatusReporter:
 
     def hindered(self, endpoint: Endpoint, error: str) -> None:
         """Record why no attempt can be made now."""
-        self._note(endpoint.uid, error, urgent=True)
+        self._note(Report(uid=endpoint.uid, error=error), urgent=True)
 
     def changed(self, uid: str) -> None:
         """Publish an endpoint's counts when they are due: soon if nothing may be sent to it."""

@@ -26,7 +26,7 @@ from hookwright_operator.reconcile.endpoint_verdict import (
     report_unsupported,
     verdict_of,
 )
-from hookwright_operator.reconcile.operational_events import FAILING, FAILING_AFTER, plan_reports, report_of
+from hookwright_operator.reconcile.operational_events import FAILING, FAILING_AFTER, RESUMED, plan_reports, report_of
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     WRITE_REFUSED,
@@ -313,7 +313,7 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
         is_edited = observed.endpoint.status.observed_generation != generation
         if is_edited or (health is not None and health.resumed):
             message = "No attempt was made since the endpoint was resumed."
-            return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
+            return condition("Reachable", "Unknown", RESUMED, message, generation=generation, now=now)
     last_attempt = health.counts.last_attempt_time if health is not None else None
     if health is None or (last_attempt is None and not health.error) or _is_resumed(observed, previous, health):
         if previous is not None:

@@ -17,6 +17,8 @@ from hookwright_operator.watch.objects import key_of
 
 FAILING: Final = "Failing"
 """The reason of Reachable when attempts have failed for longer than `FAILING_AFTER`."""
+RESUMED: Final = "Resumed"
+"""The reason of Reachable from the end of a suspension by the operator until the next attempt."""
 FAILING_AFTER: Final = timedelta(minutes=5)
 _REFUSALS: Final = {
     CREDENTIALS_NOT_FOUND: Operational.CREDENTIALS_REFUSED,
@@ -35,7 +37,14 @@ def plan_reports(endpoint: WebhookEndpoint, after: WebhookEndpointStatus, now: d
         since = format_timestamp(new.last_transition_time)
         message = f"No attempt has succeeded since {since}. Last error: {new.message}"
         reports.append(report_of(endpoint, Operational.FAILING, since, new.reason, message, now=now))
-    if old is not None and new is not None and was_failing and not is_failing and new.status != "Unknown":
+    if (
+        old is not None
+        and new is not None
+        and (
+            (new.status == "True" and old.reason in (FAILING, RESUMED))
+            or (new.status == "False" and was_failing and not is_failing)
+        )
+    ):
         since = format_timestamp(old.last_transition_time)
         reports.append(report_of(endpoint, Operational.RECOVERED, since, new.reason, new.message, now=now))
     if None not in (before.rotation, after.rotation) and before.rotation != after.rotation:

@@ -68,6 +68,9 @@ def test_a_resumed_endpoint_has_the_whole_time_again(cause: str) -> None:
     assert is_sending(resumed)
     waiting = replace(resumed, health=known)
     assert in_words(waiting.plan(after(minutes=DAY + 2)))[0] == "register: sends"
+    delivered = replace(resumed, health=health(200, attempted=after(minutes=DAY + 3)))
+    assert [report.event_type for report in reports(delivered, DAY + 3)] == ["hookwright.endpoint.recovered"]
+    assert reports(fails(waiting, DAY + 3), DAY + 3) == []
     failed = at(fails(at(waiting, DAY + 2), DAY + 3), DAY + 3)
     assert is_sending(failed)
     assert is_sending(at(fails(failed, 2 * DAY), 2 * DAY))
@@ -79,5 +82,5 @@ def test_a_resumed_endpoint_says_that_no_attempt_was_made_since() -> None:
     conditions = status_of(with_metadata(SUSPENDED, generation=2).plan(after(minutes=DAY + 1)))["conditions"]
     assert [(entry["status"], entry["reason"]) for entry in conditions] == [
         ("True", "Delivering"),
-        ("Unknown", "NotTried"),
+        ("Unknown", "Resumed"),
     ]
