@@ -14,6 +14,7 @@ from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES, find
 from hookwright_crds.derived_models import in_camel_case
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
+from hookwright_crds.tls import Tls
 from hookwright_crds.urls import origin_of
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
@@ -51,6 +52,8 @@ def endpoint_status(endpoint: WebhookEndpoint) -> str:
 
 def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
     """Return an endpoint in the form of lists; of its headers only the names, because a value may be a credential."""
+    tls = endpoint.spec.tls or Tls()
+    pair = tls.client_certificate_ref
     return {
         "id": endpoint.metadata.name,
         "project": endpoint.spec.project_ref.name,
@@ -59,6 +62,8 @@ def endpoint_summary(endpoint: WebhookEndpoint) -> dict[str, Any]:
         **{name: value for name, value in own_fields(endpoint).items() if name not in HIDDEN_FIELDS},
         "header_names": sorted(endpoint.spec.headers),
         "secret_header_names": endpoint.spec.secret_header_names,
+        "ca_certificate_names": [reference.name for reference in tls.ca_certificate_refs],
+        "client_certificate_name": pair.name if pair is not None else None,
         "labels": own_labels(endpoint.metadata.labels),
     }
 

@@ -18,7 +18,7 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "hookwright"
 """The value of that label on the operator's Secrets."""
 CREDENTIAL_LABEL: Final = "hookwright.dev/delivery-credential"
-"""The label, with the value ``true``, of a Secret that its tenant offers for the headers of deliveries."""
+"""The label, with the value ``true``, of a Secret or ConfigMap that its tenant offers for deliveries."""
 HOSTS_ANNOTATION: Final = "hookwright.dev/hosts"
 """On such a Secret: the hosts that may get it, separated by commas; ``*.example.org`` means those below a domain."""
 MADE_BY_API: Final = {MANAGED_BY: "hookwright-api"}
@@ -68,8 +68,13 @@ def object_path(plural: str, namespace: str | None = None, name: str = "", subre
 
 def secrets_path(namespace: str | None = None, name: str = "") -> str:
     """Return the path of a Secret, or of their list in one namespace or in all."""
+    return core_path("secrets", namespace, name)
+
+
+def core_path(plural: str, namespace: str | None = None, name: str = "") -> str:
+    """Return the path of an object of Kubernetes itself, or of their list in one namespace or in all."""
     within = f"/namespaces/{namespace}" if namespace else ""
-    return "/".join(filter(None, (f"/api/v1{within}/secrets", name)))
+    return "/".join(filter(None, (f"/api/v1{within}/{plural}", name)))
 
 
 def at_most(number: int) -> BeforeValidator:

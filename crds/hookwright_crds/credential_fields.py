@@ -16,17 +16,21 @@ PRINTABLE_PATTERN: Final = r"^[\x20-\x7e]+$"
 WORD_PATTERN: Final = r"^[\x21-\x7e]{1,256}$"
 
 
-class CredentialRef(Model):
-    """A field of a Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
+class OfferedSecretRef(Model):
+    """A Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
 
     name: str = Field(
-        description='Name of the Secret. It must have the label hookwright.dev/delivery-credential: "true", and the '
-        "annotation hookwright.dev/hosts with the hosts that may get it, separated by commas, such as "
-        "api.example.com, *.example.org. Another Secret, or another host, is a condition, and deliveries wait.",
+        description='Name of the Secret, with the label hookwright.dev/delivery-credential: "true", and the annotation '
+        "hookwright.dev/hosts: the hosts that may get it, such as api.example.com, *.example.org.",
         min_length=1,
         max_length=253,
         pattern=NAME_PATTERN,
     )
+
+
+class CredentialRef(OfferedSecretRef):
+    """A field of a Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
+
     key: str = Field(
         description="Field of the Secret: 1 to 4,096 printable characters. White space at both ends is removed.",
         min_length=1,

@@ -33,6 +33,7 @@ from hookwright_crds.endpoint_fields import (
 )
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
 from hookwright_crds.signing_secrets import Encoding
+from hookwright_crds.tls import HTTPS_PATTERN, TLS_SENTENCE, Tls
 
 TTL_BOUNDS: Final = ("1m", "168h")
 PREVIOUS_KEYS: Final = 3
@@ -299,6 +300,18 @@ class WebhookEndpointSpec(EndpointFields):
         """The URLs that get requests, by field."""
         urls = {"spec.url": self.url, "spec.oauth2.tokenUrl": self.oauth2 and self.oauth2.token_url}
         return {field: url for field, url in urls.items() if url}
+
+    tls: Tls | None = Field(
+        default=None,
+        description="Private certificate authorities of the receiver, and a client certificate. Example: "
+        "{caCertificateRefs: [{name: partner-ca}], clientCertificateRef: {name: partner-client}}",
+    )
+
+    @model_validator(mode="after")
+    def _encrypted_with_tls(self) -> Self:
+        if self.tls is not None and not re.match(HTTPS_PATTERN, self.url or ""):
+            raise ValueError(TLS_SENTENCE)
+        return self
 
     @model_validator(mode="after")
     def _fitting_credentials(self) -> Self:

@@ -49,6 +49,7 @@ from hookwright_crds.resources import (
     TTL_BOUNDS,
 )
 from hookwright_crds.structural_schema import Schema, cel_text
+from hookwright_crds.tls import HTTPS_PATTERN, TLS_SENTENCE
 from hookwright_crds.urls import URL_RULES, UrlRule
 
 FORBIDDEN: Final = "FieldValueForbidden"
@@ -230,6 +231,11 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 HEADERS_ONCE_SENTENCE,
                 field=".secretHeaders",
                 reason=FORBIDDEN,
+            ),
+            Rule(
+                f"!has(self.tls) || (has(self.url) && self.url.matches({cel_text(HTTPS_PATTERN)}))",
+                TLS_SENTENCE,
+                field=".tls",
             ),
         ),
         "spec.projectRef": (_PROJECT_KEPT,),

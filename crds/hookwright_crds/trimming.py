@@ -14,11 +14,16 @@ from hookwright_crds.sessions import SESSION_KEY_FIELD
 KEPT_BYTES: Final = 4096
 """Maximum bytes that are kept of an object's annotations, finalizers and own labels, and of a Secret's fields, each."""
 CREDENTIAL_BYTES: Final = 16_384
-"""Maximum bytes that are kept of the fields of a Secret with credentials for deliveries, with names and in base64."""
+"""Maximum bytes that are kept of the fields of a Secret or ConfigMap for deliveries, with names; Secrets in base64."""
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - the type of a Secret
 """Nobody can offer such a Secret: who may only create Secrets could read the token that Kubernetes writes into it."""
 MORE_FINALIZERS: Final = "hookwright.dev/more"
 """A placeholder in the list of finalizers for those that were removed; no finalizer has this name."""
+
+PAIR_FIELDS: Final = ("tls.crt", "tls.key")
+"""The fields of a Secret with a client certificate and its key."""
+AUTHORITIES_FIELD: Final = "ca.crt"
+"""The field of a ConfigMap with the certificates that an endpoint trusts."""
 
 _PREFIX: Final = "hookwright.dev/"
 _FINALIZER: Final = "hookwright.dev/deliveries"
@@ -44,17 +49,21 @@ def trimmed_with_labels(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trimmed_secret(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a Secret with the kept parts of its metadata and of its data; other objects have no data."""
+    """Return a Secret or ConfigMap with the kept parts of its metadata and of its data; other objects have no data."""
     result = trimmed(body)
+    result.pop("binaryData", None)
     if "data" in body:
         data, labels = body["data"] or {}, result["metadata"].get("labels", {})
         is_credential = is_offered(labels) and body.get("type") != TOKEN_TYPE
-        result["data"] = _within(sorted(data.items()), CREDENTIAL_BYTES) if is_credential else _fields(data)
+        # cert-manager can add keystores beside a certificate, which must not take its room.
+        first = {name: data[name] for name in (*PAIR_FIELDS, AUTHORITIES_FIELD) if name in data}
+        ordered = {**first, **dict(sorted(data.items()))}
+        result["data"] = _within(ordered.items(), CREDENTIAL_BYTES) if is_credential else _fields(data)
     return result
 
 
 def is_offered(labels: Mapping[str, str]) -> bool:
-    """Whether a tenant offers a Secret for the headers of deliveries; the operator's own Secrets are never offered."""
+    """Whether a tenant offers a Secret or ConfigMap for deliveries; the operator's own Secrets are never offered."""
     return labels.get(CREDENTIAL_LABEL) == "true" and labels.get(MANAGED_BY) != MANAGER
 
 

@@ -68,8 +68,10 @@ def metrics_page() -> str:
         "# Metrics",
         "Each with its type and labels. Labels are bounded: never a URL, never an id.",
     ]
-    for title, module in (("Operator", operator_metrics), ("API", api_metrics)):
-        parts += [f"## {title}", "\n".join(_metric_items(module))]
+    items = list(_metric_items(operator_metrics))
+    parts += ["## Operator", "\n".join(items)]
+    both = {item: f"{item.partition(': ')[0]}: as that of the operator." for item in items}
+    parts += ["## API", "\n".join(both.get(item, item) for item in _metric_items(api_metrics))]
     return "\n\n".join(parts) + "\n"
 
 

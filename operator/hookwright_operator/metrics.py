@@ -112,6 +112,11 @@ NAMESPACES_ATTEMPTED: Final = Gauge(
     ["result"],
     registry=WHOLE_STORE,
 )
+CERTIFICATES_ENDING: Final = Gauge(
+    "hookwright_client_certificates_ending",
+    "Endpoints whose client certificate (spec.tls) ends within 7 days, or has ended.",
+    registry=WHOLE_STORE,
+)
 UNSUPPORTED_OBJECTS: Final = Gauge(
     "hookwright_unsupported_objects",
     "Objects with fields, event types or values that this version does not understand, by kind.",

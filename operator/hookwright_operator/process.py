@@ -52,7 +52,7 @@ from hookwright_operator.tracing import Traces
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.kopf_informer import WatchFreshness, watch_cluster
-from hookwright_operator.watch.objects import CREDENTIALS, MODELS, plural
+from hookwright_operator.watch.objects import CREDENTIALS, WATCHED_KINDS, plural
 from hookwright_operator.watch.resync import Resync
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.bounds import LOOKUPS, TESTS
@@ -73,8 +73,8 @@ API_SERVER: Final = 50
 """Connections to the API server for reviews, and as many for all other requests."""
 _PROCESS: Final = 60
 """Descriptors for watches of the whole cluster, database, traces, logs and event loop."""
-_WATCHES: Final = 4
-"""Watches of a namespace that ``HOOKWRIGHT_WATCH_NAMESPACES`` names, one for each kind; each has a connection."""
+_WATCHES: Final = len(WATCHED_KINDS) + 1
+"""Watches of a namespace that ``HOOKWRIGHT_WATCH_NAMESPACES`` names, two of Secrets; each has a connection."""
 _LEAST_IDLE: Final = 256
 
 
@@ -133,7 +133,7 @@ class Operator:
 
     def _create_watch(self) -> None:
         self._changes = Changes(Cache(), self._queue)
-        self._freshness = WatchFreshness([*map(plural, MODELS), "secrets", CREDENTIALS])
+        self._freshness = WatchFreshness([*map(plural, WATCHED_KINDS), CREDENTIALS])
         self._resync = Resync(self._kube, self._changes, self._settings.watch_namespaces)
 
     def _create_delivery(self) -> None:

@@ -19,7 +19,9 @@ EXPIRED: Final = "Expired"
 """The reason for which nothing is sent to an endpoint whose time is over."""
 CREDENTIALS_NOT_FOUND: Final = "CredentialsNotFound"
 CREDENTIALS_REFUSED: Final = "CredentialsRefused"
-"""The reasons for which nothing is sent to an endpoint whose credentials have no value that may go to its hosts."""
+CREDENTIALS_INVALID: Final = "CredentialsInvalid"
+CREDENTIAL_FAULTS: Final = (CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED, CREDENTIALS_INVALID)
+"""The reasons for which nothing is sent to an endpoint whose credentials are missing, unfit or not for its host."""
 
 
 class SecretValue(NamedTuple):
@@ -41,6 +43,23 @@ class OAuth2Client(NamedTuple):
     client_id: str
     secret: str
     form: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsIdentity:
+    """What an endpoint's connections trust and present; equal digests mean equal connections.
+
+    Attributes:
+        digest: of all the other texts; no page, log or metric has it.
+        authorities: the trusted certificates in PEM; empty: those of the system.
+        pair: the client certificate with its chain and its key, in PEM; empty: none.
+        ends_at: when the client certificate ends; None without one.
+    """
+
+    digest: str = field(repr=False)
+    authorities: str = field(default="", repr=False, compare=False)
+    pair: str = field(default="", repr=False, compare=False)
+    ends_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,7 @@ class Endpoint:
         extra_signature: one more signature header, None if its spec has none.
         secret_headers: headers whose values are in Secrets of the tenant; none while one of them is missing or refused.
         oauth2: gets the access token of each delivery; None while its secret is missing or refused.
+        tls: None: connections trust the system's authorities, and present no certificate.
         secrets: signing secrets, the newest first, older ones only during a rotation's overlap;
             empty until the operator has created the first one; until then no delivery is sent.
         newest_signs: whether the newest secret makes signatures with one value, as for a Secret that the tenant makes;
@@ -104,6 +124,7 @@ class Endpoint:
     extra_signature: ExtraSignature | None = None
     secret_headers: tuple[SecretValue, ...] = field(default=(), repr=False)
     oauth2: OAuth2Client | None = field(default=None, repr=False)
+    tls: TlsIdentity | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     block_reason: str = ""
     format: str = "json"
@@ -122,6 +143,7 @@ class Endpoint:
         secrets: tuple[str, ...],
         secret_headers: tuple[SecretValue, ...],
         oauth2: OAuth2Client | None,
+        tls: TlsIdentity | None,
         block_reason: str,
         rotation: int,
         previous_until: datetime | None,
@@ -147,6 +169,7 @@ class Endpoint:
             secrets=secrets,
             secret_headers=secret_headers,
             oauth2=oauth2,
+            tls=tls,
             block_reason=block_reason,
             rotation=rotation,
             previous_until=previous_until,

@@ -75,6 +75,10 @@ LOOKUPS: Final = Bound(
 CLAIMS: Final = Bound(
     "endpoints to claim for", UNLIMITED, UNLIMITED, at_once=64, beyond="its deliveries wait for a later claim"
 )
+TLS_CONTEXTS: Final = Bound(
+    "TLS contexts to create", UNLIMITED, UNLIMITED, at_once=1,
+    about="Of endpoints with `spec.tls`; 128 are kept.", beyond="its attempts wait, which is not counted",
+)  # fmt: skip
 RECONCILES: Final = Bound(
     "reconciles", UNLIMITED, UNLIMITED, at_once=16, at_once_each=8,
     about="Objects without a namespace count as one namespace.", beyond="its objects wait",

@@ -7,8 +7,11 @@ import yaml
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.oauth2_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 from support.polling import eventually
+from support.tls_receiver import authority, tls_receiving
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples/credentials").glob("*.yaml"))
+from hookwright_dev.cluster.certificates import KeyPair
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/credentials"
 HEADER = {"name": "Authorization", "prefix": "Bearer ", "secretKeyRef": {"name": "api", "key": "token"}}
 
 
@@ -86,11 +89,73 @@ def test_a_receiver_gets_an_access_token_and_a_fault_of_the_token_server_is_not_
 
 
 def test_the_examples_become_ready(org: Organization) -> None:
-    """Each file has a Secret and an endpoint that uses it."""
+    """Each file has a Secret and an endpoint that uses it; the Secret of one is made by cert-manager."""
     org.apply(manifest("Project", "billing"))
-    for example in EXAMPLES:
+    for example in sorted({*EXAMPLES.glob("*.yaml")} - {EXAMPLES / "client-certificate.yaml"}):
         documents = [*yaml.safe_load_all(example.read_text())]
         for document in documents:
             del document["metadata"]["namespace"]
         org.apply(*documents)
         org.wait_for("hwep", documents[-1]["metadata"]["name"], "True Delivering")
+
+
+def certificates(name: str, text: str) -> dict[str, Any]:
+    """Return a ConfigMap in the form of trust-manager."""
+    metadata = {"name": name, "labels": {"hookwright.dev/delivery-credential": "true"}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}
+
+
+def client_pair(pair: KeyPair, key: KeyPair | None = None, *, hosts: str = "127.0.0.1") -> dict[str, Any]:
+    """Return a Secret in the form of cert-manager."""
+    texts = {"tls.crt": pair.public.decode(), "tls.key": (key or pair).key.decode()}
+    secret = credential("", hosts=hosts)
+    return {
+        **secret,
+        "type": "kubernetes.io/tls",
+        "metadata": {**secret["metadata"], "name": "pair"},
+        "stringData": texts,
+    }
+
+
+def test_a_private_receiver_gets_the_client_certificate_and_a_renewed_one_at_once(
+    org: Organization, tmp_path: Path
+) -> None:
+    """While the authority or the pair is missing, unfit or for another host, deliveries wait; no attempt is made."""
+    trusted = authority()
+    first, second = trusted.issue("first"), trusted.issue("second")
+    tls = {"caCertificateRefs": [{"name": "partner-ca"}], "clientCertificateRef": {"name": "pair"}}
+    with tls_receiving(trusted, tmp_path) as receiver:
+        org.apply(manifest("Project", "billing"), endpoint("orders", receiver.url, tls=tls))
+        org.wait_for("hwep", "orders", "False CredentialsNotFound")
+        org.send(delivered("early"))
+        org.apply(certificates("partner-ca", "no PEM"), client_pair(first))
+        org.wait_for("hwep", "orders", "False CredentialsInvalid")
+        org.apply(certificates("partner-ca", trusted.pem.decode()), client_pair(first, hosts="api.example.com"))
+        org.wait_for("hwep", "orders", "False CredentialsRefused")
+        org.apply(client_pair(first, second))
+        org.wait_for("hwep", "orders", "False CredentialsInvalid")
+        eventually(lambda: "is not the key of" in str(org.status("hwep", "orders")), "the message names the fault")
+        shown = str(org.objects("hwep,events"))
+        assert not any(line in shown for line in first.key.decode().splitlines()[1:-1])
+        assert receiver.clients == []
+        org.apply(client_pair(first))
+        org.wait_for("hwep", "orders", "True Delivering")
+        eventually(lambda: receiver.clients == ["first"], "the early event arrives")
+        org.apply(client_pair(second))
+
+        def newest() -> str:
+            org.send(delivered("next"))
+            return receiver.clients[-1]
+
+        eventually(lambda: newest() == "second", "the new certificate is used")
+        org.delete("configmap", "partner-ca")
+        org.wait_for("hwep", "orders", "False CredentialsNotFound")
+        assert "create the ConfigMap" in str(org.status("hwep", "orders"))
+        assert org.metric("hookwright_delivery_attempts_total", result="failed") == 0
+    config_map, made_by_cert_manager, partner = yaml.safe_load_all((EXAMPLES / "client-certificate.yaml").read_text())
+    for document in (config_map, partner):
+        del document["metadata"]["namespace"]
+    config_map["data"] = {"ca.crt": trusted.pem.decode()}
+    template = {"name": "partner-client", **made_by_cert_manager["spec"]["secretTemplate"]}
+    org.apply(config_map, partner, {**client_pair(first), "metadata": template})
+    org.wait_for("hwep", "partner", "True Delivering")

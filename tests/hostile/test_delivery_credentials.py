@@ -1,6 +1,7 @@
 """A tenant tries to get a credential for deliveries that it cannot read: by other hosts, Secrets, answers and pages."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from support.api_processes import Organization, problem_of
 from support.cluster_actions import condition, endpoint, receiving
 from support.oauth2_server import CLIENT_ID, TokenServer
 from support.polling import eventually
+from support.tls_receiver import authority, tls_receiving
 
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
@@ -116,17 +118,56 @@ def test_a_secret_that_its_owner_did_not_offer_is_not_read(
         assert receiver.received == []
 
 
-def test_v1_sets_no_secret_header_and_pull_has_none(acme: Organization, control_plane: Cluster) -> None:
+def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
+    control_plane: Cluster, organizations: Organizations, acme: Organization, tmp_path: Path
+) -> None:
+    """Not by its name, by an idle connection, or by a field that skips verification, while its owner delivers."""
+    trusted, thief = authority(), organizations.new("thief")
+    thief.project()
+    tenants = [(tenant, tenant.service_key()) for tenant in (acme, thief)]
+    pair = trusted.issue("acme")
+    offer = {"labels": OFFER, "annotations": {"hookwright.dev/hosts": "127.0.0.1"}}
+    keys = {"tls.crt": pair.public.decode(), "tls.key": pair.key.decode()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "pair", **offer}}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "labels": OFFER}}
+    config_map["data"] = {"ca.crt": trusted.pem.decode()}
+    tls: dict[str, Any] = {"caCertificateRefs": [{"name": "ca"}]}
+    with tls_receiving(trusted, tmp_path) as receiver:
+        mutual = endpoint("orders", receiver.url, tls={**tls, "clientCertificateRef": {"name": "pair"}})
+        acme.apply(config_map, {**secret, "stringData": keys}, mutual)
+        thief.apply(config_map, mutual)
+        wait_for(control_plane, acme, "True Delivering")
+        wait_for(control_plane, thief, "False CredentialsNotFound")
+        thief.apply(endpoint("orders", receiver.url, tls=tls))
+        wait_for(control_plane, thief, "True Delivering")
+        answers = []
+        for _ in range(3):
+            for tenant, key in tenants:
+                answer = tenant.client.post("/v1/webhooks/orders/test", headers=key)
+                assert answer.status_code == 200
+                answers.append(answer.json()["success"])
+        assert answers == [True, False] * 3
+        assert receiver.clients == ["acme"] * 3
+        shown = acme.client.get("/v1/webhooks/orders", headers=tenants[0][1]).json()
+        assert (shown["ca_certificate_names"], shown["client_certificate_name"]) == (["ca"], "pair")
+        with pytest.raises(Exception, match="insecureSkipVerify"):
+            thief.apply(endpoint("orders", receiver.url, tls={"insecureSkipVerify": True}))
+
+
+def test_v1_sets_no_credential_and_pull_has_none(acme: Organization, control_plane: Cluster) -> None:
     """A key cannot use a Secret of its namespace, and consumers do not get a value in the headers of a message."""
     key = acme.service_key()
     body = {"url": "https://example.com/", "events": ["delivered"]}
     answer = acme.client.post("/v1/webhooks", json={**body, "oauth2": {"clientId": "a"}}, headers=key)
     assert "spec.oauth2 in the YAML" in str(problem_of(answer, 422)["errors"])
+    patch: dict[str, Any] = {"secret_headers": [HEADER], "tls": {}}
     for answer in (
-        acme.client.post("/v1/webhooks", json={**body, "secret_headers": [HEADER]}, headers=key),
-        acme.client.patch(f"/v1/webhooks/{acme.webhook(key)['id']}", json={"secret_headers": []}, headers=key),
+        acme.client.post("/v1/webhooks", json={**body, **patch}, headers=key),
+        acme.client.patch(f"/v1/webhooks/{acme.webhook(key)['id']}", json=patch, headers=key),
     ):
-        assert "spec.secretHeaders in the YAML" in str(problem_of(answer, 422)["errors"])
+        faults = str(problem_of(answer, 422)["errors"])
+        assert "spec.secretHeaders in the YAML" in faults
+        assert "spec.tls in the YAML" in faults
     pulled = with_secret("https://example.com/")
     pulled["spec"] = {name: value for name, value in pulled["spec"].items() if name != "url"} | {"pull": {}}
     with pytest.raises(Exception, match="secretHeaders limits requests to a url"):

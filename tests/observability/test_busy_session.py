@@ -72,7 +72,7 @@ def test_the_lease_and_the_gauges_carry_the_time(session: Session) -> None:
     )
 
 
-@pytest.mark.parametrize("resource", ["projects", "apikeys", "webhookendpoints", "secrets"])
+@pytest.mark.parametrize("resource", ["projects", "apikeys", "webhookendpoints", "secrets", "configmaps"])
 def test_every_watch_gives_a_sign_of_life(session: Session, resource: str) -> None:
     """The age exists, and is smaller than that of a watch that was never answered."""
     samples = scrape(session.operator.health_url)

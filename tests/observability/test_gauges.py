@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.gauges import measure
 from hookwright_operator.leader.housekeeping import Housekeeping
-from hookwright_operator.registry import Endpoint, Registry
+from hookwright_operator.registry import Endpoint, Registry, TlsIdentity
 from hookwright_operator.store.records import NewDelivery, NewEvent
 from hookwright_operator.store.sql.statements import driver_of
 from hookwright_operator.store.store import Store
@@ -116,6 +116,17 @@ async def test_a_delivery_of_an_endpoint_that_is_gone_is_not_late(installation: 
     """The delivery will be discarded."""
     await installation.accept("gone")
     assert await installation.measured("deliveries_oldest_pending_age_seconds", after=60) == 0
+
+
+async def test_client_certificates_that_end_within_a_week_are_counted(installation: Installation) -> None:
+    """Also one that has ended, whose endpoint is blocked."""
+    now = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    for days in (-1, 6, 8):
+        identity = TlsIdentity(f"ends in {days}", ends_at=now + timedelta(days=days))
+        installation.endpoint(f"d{days}", tls=identity, block_reason="" if days > 0 else "CredentialsInvalid")
+    installation.endpoint("none", tls=TlsIdentity("authorities only"))
+    assert await installation.measured("client_certificates_ending") == 2
+    assert await installation.measured("client_certificates_ending", after=86_401) == 3
 
 
 async def test_each_endpoint_is_in_one_state(installation: Installation) -> None:

@@ -195,6 +195,7 @@ class EndpointScene(Scene):
     refused_write: str = ""
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
     credentials: Mapping[str, Secret] = field(default_factory=dict)
+    authorities: Mapping[str, str] = field(default_factory=dict)
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the endpoint's plan."""
@@ -212,6 +213,7 @@ class EndpointScene(Scene):
             self.refused_write,
             self.kept_secrets,
             self.credentials,
+            self.authorities,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 

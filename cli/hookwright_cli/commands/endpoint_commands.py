@@ -64,6 +64,8 @@ def described(screen: Screen, document: dict[str, Any]) -> str:
         *((field.title, field_text(field, document)) for field in fields),
         ("Headers", shown(document.get("header_names"))),
         ("Secret headers", shown(document.get("secret_header_names"))),
+        ("CA certificates", shown(document.get("ca_certificate_names"))),
+        ("Client certificate", shown(document.get("client_certificate_name"))),
         ("Labels", shown(document.get("labels") or {})),
         ("Created", str(document.get("created_at"))),
         *((state.capitalize(), shown(counts[state])) for state in _STATES if state in counts),

@@ -24,6 +24,7 @@ _NEXT_OF_REASON = {
     "CredentialsNotFound": "kubectl describe hwep {name} -n {namespace}",
     "CredentialsRefused": "kubectl describe hwep {name} -n {namespace}",
     "SuspendedAfterFailures": "hookwright test {name}{scope}",
+    "CredentialsInvalid": "kubectl describe hwep {name} -n {namespace}",
     "AddressRefused": "hookwright endpoints edit {name}{scope} --to URL",
     "InsecureUrl": "hookwright endpoints edit {name}{scope} --to https://…",
 }

@@ -28,7 +28,7 @@ _MOST_CHARACTERS = 1024
 def endpoint_document(resource: Mapping[str, Any]) -> Document:
     """Return a WebhookEndpoint in the form of ``GET /v1/webhooks/{id}``."""
     meta, spec, status = resource["metadata"], resource["spec"], resource.get("status") or {}
-    counts = status.get("deliveries") or {}
+    counts, tls = status.get("deliveries") or {}, spec.get("tls") or {}
     return {
         "id": meta["name"],
         "project": spec["projectRef"]["name"],
@@ -41,6 +41,8 @@ def endpoint_document(resource: Mapping[str, Any]) -> Document:
             [header["name"] for header in spec.get("secretHeaders") or ()]
             + (["Authorization"] if spec.get("oauth2") else [])
         ),
+        "ca_certificate_names": [reference["name"] for reference in tls.get("caCertificateRefs") or ()],
+        "client_certificate_name": (tls.get("clientCertificateRef") or {}).get("name"),
         "labels": {name: value for name, value in sorted((meta.get("labels") or {}).items()) if "/" not in name},
         "conditions": [
             {name: entry.get(name, "") for name in ("type", "status", "reason", "message")}

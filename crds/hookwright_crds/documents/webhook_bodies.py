@@ -123,6 +123,15 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
         "spec.secretHeaders and spec.oauth2 set them, in YAML only.",
         examples=[["Authorization"]],
     )
+    ca_certificate_names: list[str] = Field(
+        description="The ConfigMaps with the certificate authorities that requests trust, in place of the system's; "
+        "spec.tls sets them, in YAML only.",
+        examples=[["partner-ca"]],
+    )
+    client_certificate_name: str | None = Field(
+        description="The Secret with the client certificate of requests; spec.tls sets it, in YAML only.",
+        examples=["partner-client"],
+    )
     labels: dict[str, str] = Field(description="Labels without a prefix.", examples=[{"team": "billing"}])
 
 

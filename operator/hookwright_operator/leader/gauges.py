@@ -25,6 +25,8 @@ _AT_ONCE: Final = 500
 """Endpoints whose counters one transaction reads."""
 RECENT: Final = timedelta(minutes=15)
 """Age up to which an attempt counts for `metrics.ENDPOINTS_ATTEMPTED`."""
+_CERTIFICATE_ENDS: Final = timedelta(days=7)
+"""Time before its end from which a client certificate counts for `metrics.CERTIFICATES_ENDING`."""
 
 
 def show() -> None:
@@ -65,6 +67,9 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     for result in ("delivered", "failed"):
         metrics.ENDPOINTS_ATTEMPTED.labels(result).set(sum(outcome == result for _, outcome in outcomes))
         metrics.NAMESPACES_ATTEMPTED.labels(result).set(namespaces[result])
+    soon = datetime.fromtimestamp(now_ms / 1000, UTC) + _CERTIFICATE_ENDS
+    ends = [endpoint.tls.ends_at for endpoint in registry if endpoint.tls is not None]
+    metrics.CERTIFICATES_ENDING.set(sum(end is not None and end < soon for end in ends))
     for kind in MODELS:
         metrics.UNSUPPORTED_OBJECTS.labels(kind).set(cache.number_unsupported(kind))
     metrics.GAUGES_TIMESTAMP.set(now_ms / 1000)

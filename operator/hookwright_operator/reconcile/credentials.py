@@ -2,15 +2,27 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
 from typing import Final
 
-from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION
+from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, format_timestamp
 from hookwright_crds.credential_fields import CredentialRef
 from hookwright_crds.endpoint_fields import HEADER_VALUE_PATTERN
 from hookwright_crds.resources import WebhookEndpointSpec
+from hookwright_crds.tls import Tls
+from hookwright_crds.trimming import AUTHORITIES_FIELD, CREDENTIAL_BYTES, PAIR_FIELDS
 from hookwright_crds.urls import origin_of
+from hookwright_operator.delivery.http.certificates import examine, has_certificates
 from hookwright_operator.reconcile.endpoint_verdict import EndpointVerdict
-from hookwright_operator.registry import CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED, OAuth2Client, SecretValue
+from hookwright_operator.registry import (
+    CREDENTIALS_INVALID,
+    CREDENTIALS_NOT_FOUND,
+    CREDENTIALS_REFUSED,
+    OAuth2Client,
+    SecretValue,
+    TlsIdentity,
+)
 from hookwright_operator.watch.objects import Secret
 
 _MAX_CHARACTERS: Final = 4096
@@ -52,6 +64,61 @@ def resolve_oauth2(
     return OAuth2Client(spec.oauth2.token_url, spec.oauth2.client_id, secret, tuple(form.items())), None
 
 
+def resolve_tls(
+    spec: WebhookEndpointSpec, credentials: Mapping[str, Secret], authorities: Mapping[str, str], now: datetime
+) -> tuple[TlsIdentity | None, EndpointVerdict | None]:
+    """Return the TLS identity, or the verdict about its first fault; both, if the client certificate has ended.
+
+    Args:
+        spec: of the endpoint.
+        credentials: the Secrets that their tenant offers for deliveries, by name.
+        authorities: the certificates of the ConfigMaps that their tenant offers, by name.
+        now: decides whether the client certificate has ended.
+    """
+    if spec.tls is None or not spec.tls.references:
+        return None, None
+    fault = _authorities_fault(spec.tls, authorities)
+    if fault is not None:
+        return None, fault
+    trusted = "\n".join(authorities[reference.name] for reference in spec.tls.ca_certificate_refs)
+    pair, ends_at, reference = "", None, spec.tls.client_certificate_ref
+    if reference is not None:
+        pair, ends_at, fault = _pair(reference.name, credentials.get(reference.name), spec.url or "", now)
+        if ends_at is None:
+            return None, fault
+    digest = "".join(sha256(text.encode()).hexdigest() for text in (trusted, pair))
+    return TlsIdentity(digest, trusted, pair, ends_at), fault
+
+
+def _authorities_fault(tls: Tls, authorities: Mapping[str, str]) -> EndpointVerdict | None:
+    for name in (reference.name for reference in tls.ca_certificate_refs):
+        if name not in authorities:
+            return _not_found("tls", _creation("ConfigMap", name))
+        if not has_certificates(authorities[name]):
+            return _invalid(
+                f"field {AUTHORITIES_FIELD!r} of ConfigMap {name!r} must have certificates in PEM, at most "
+                f"{CREDENTIAL_BYTES // 1024} KiB."
+            )
+    return None
+
+
+def _pair(
+    name: str, secret: Secret | None, url: str, now: datetime
+) -> tuple[str, datetime | None, EndpointVerdict | None]:
+    """Return a client certificate with its key, when it ends, and its fault; no end if it cannot be used at all."""
+    fault = _offer_fault("tls", name, secret, url)
+    if fault is not None or secret is None:
+        return "", None, fault
+    certificate, key = (secret.fields.get(field, "") for field in PAIR_FIELDS)
+    if not certificate or not key:
+        return "", None, _not_found("tls", f"Secret {name!r} must have the fields {' and '.join(PAIR_FIELDS)}.")
+    ends_at = examine(certificate, key)
+    if isinstance(ends_at, str):
+        return "", None, _invalid(f"Secret {name!r}: {ends_at}.")
+    ended = _invalid(f"the certificate in Secret {name!r} ended at {format_timestamp(ends_at)}.")
+    return f"{certificate}\n{key}", ends_at, ended if now >= ends_at else None
+
+
 def _value(
     field: str, reference: CredentialRef, credentials: Mapping[str, Secret], urls: Mapping[str, str]
 ) -> tuple[str, EndpointVerdict | None]:
@@ -73,7 +140,7 @@ def _offer_fault(
 ) -> EndpointVerdict | None:
     """Return why a Secret may not be used for a URL."""
     if secret is None:
-        return _not_found(field, f'create the Secret {name!r} with the label {CREDENTIAL_LABEL}: "true".')
+        return _not_found(field, _creation("Secret", name))
     host = _plain(origin_of(url)[1])
     if _allows(secret.annotations.get(HOSTS_ANNOTATION, ""), host):
         return None
@@ -84,9 +151,18 @@ def _offer_fault(
     return EndpointVerdict(ready=False, reason=CREDENTIALS_REFUSED, message=message)
 
 
+def _creation(kind: str, name: str) -> str:
+    return f'create the {kind} {name!r} with the label {CREDENTIAL_LABEL}: "true".'
+
+
 def _not_found(field: str, sentence: str) -> EndpointVerdict:
     message = f"spec.{field}: {sentence} Deliveries stay pending until then."
     return EndpointVerdict(ready=False, reason=CREDENTIALS_NOT_FOUND, message=message, stalled=False)
+
+
+def _invalid(sentence: str) -> EndpointVerdict:
+    message = f"spec.tls: {sentence} Deliveries stay pending until it is corrected."
+    return EndpointVerdict(ready=False, reason=CREDENTIALS_INVALID, message=message)
 
 
 def _allows(hosts: str, host: str) -> bool:

@@ -15,7 +15,7 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_operator.reconcile.credentials import resolve, resolve_oauth2
+from hookwright_operator.reconcile.credentials import resolve, resolve_oauth2, resolve_tls
 from hookwright_operator.reconcile.endpoint_verdict import (
     CONFLICT,
     UNSUPPORTED,
@@ -95,6 +95,7 @@ class ObservedEndpoint:
         refused_write: why the API server refuses a write for this endpoint, empty if no write was refused.
         kept_secrets: the secrets with which this replica signs, the current one first.
         credentials: the Secrets that its spec names and their tenant offers, by name.
+        authorities: the certificates of the ConfigMaps that its spec names and their tenant offers, by name.
     """
 
     endpoint: WebhookEndpoint
@@ -110,6 +111,7 @@ class ObservedEndpoint:
     refused_write: str = ""
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
     credentials: Mapping[str, Secret] = field(default_factory=dict)
+    authorities: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -157,6 +159,8 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
             observed.endpoint, observed.secret, observed.kept_secrets, now=now, new_secret=new_secret
         )
     reachable = _reachable(observed, now)
+    tls, tls_fault = resolve_tls(spec, observed.credentials, observed.authorities, now)
+    certificate_end = tls.ends_at if tls is not None else None
     verdict = verdict_of(
         spec,
         signing.secret,
@@ -164,7 +168,10 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         allow_http=observed.allow_http,
         max_timeout=observed.max_timeout,
         refused_address=observed.refused_address,
-        credential_fault=resolve(spec, observed.credentials)[1] or resolve_oauth2(spec, observed.credentials)[1],
+        credential_fault=resolve(spec, observed.credentials)[1]
+        or resolve_oauth2(spec, observed.credentials)[1]
+        or tls_fault,
+        certificate_end=certificate_end,
         last_error=reachable.message if reachable.status == "False" else "",
     )
     since = _suspended_since(observed, reachable)
@@ -176,7 +183,9 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, now)))
     actions.append(Register(_snapshot(observed, signing.secret, verdict, now)))
     actions.extend(_plan_status(observed, verdict, now, signing.secret))
-    return Plan(tuple(actions), again_at=signing.again_at)
+    end_ahead = certificate_end if certificate_end is not None and certificate_end > now else None
+    again_at = min((time for time in (signing.again_at, end_ahead) if time is not None), default=None)
+    return Plan(tuple(actions), again_at=again_at)
 
 
 def _plan_deletion(observed: ObservedEndpoint, now: datetime) -> Plan:
@@ -249,6 +258,7 @@ def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: Endpoi
         secrets=tuple(signing_secrets(secret, now=now, encoding=encoding)) if secret and not secret.foreign else (),
         secret_headers=resolve(observed.endpoint.spec, observed.credentials)[0],
         oauth2=resolve_oauth2(observed.endpoint.spec, observed.credentials)[0],
+        tls=resolve_tls(observed.endpoint.spec, observed.credentials, observed.authorities, now)[0],
         block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,

@@ -73,6 +73,7 @@ def verdict_of(
     max_timeout: float,
     refused_address: str,
     credential_fault: EndpointVerdict | None = None,
+    certificate_end: datetime | None = None,
     last_error: str = "",
 ) -> EndpointVerdict:
     """Return the verdict about an endpoint that has a Project and has not expired.
@@ -84,7 +85,8 @@ def verdict_of(
         allow_http: whether the installation allows plain http.
         max_timeout: the longest timeout of an attempt in this installation, in seconds.
         refused_address: a URL's field, and why no request may connect to its literal address; empty if it may.
-        credential_fault: the verdict about its credentials, None if each has a value that may go to its hosts.
+        credential_fault: the verdict about its credentials, None if each is fit and may go to its hosts.
+        certificate_end: when its client certificate ends, None without one.
         last_error: of the last attempt, empty if it succeeded or none was made.
     """
     faulty = _faulty_reference(spec.signing.secret_ref, secret) if spec.signing.secret_ref else _faulty(secret)
@@ -118,7 +120,9 @@ def verdict_of(
         message += f" The timeout is {max_timeout:g}s, the longest of this installation, not {spec.timeout}."
     if spec.suspend:
         reason, message = "Suspended", "Deliveries stay pending until spec.suspend is false."
-    return EndpointVerdict(ready=True, reason=reason, message=f"{message} {unsupported_parts.ignored}".rstrip())
+    end = f"The client certificate ends at {format_timestamp(certificate_end)}." if certificate_end else ""
+    sentences = filter(None, (message, end, unsupported_parts.ignored))
+    return EndpointVerdict(ready=True, reason=reason, message=" ".join(sentences))
 
 
 def _faulty(secret: Secret) -> EndpointVerdict | None:

@@ -94,6 +94,7 @@ class ResourceObserver:
             unsupported_parts=self.cache.unsupported(key_of(endpoint)),
             refused_address=next((f"{field}: {fault}" for field, fault in refusals if fault), ""),
             credentials=self.cache.credentials_of(endpoint),
+            authorities=self.cache.authorities_of(endpoint),
             kept_secrets=registration.secrets if (registration := self.registry.get(meta.uid)) is not None else (),
         )
 

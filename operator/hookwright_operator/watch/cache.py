@@ -14,8 +14,8 @@ from hookwright_crds import GROUP
 from hookwright_crds.base import LATEST, MANAGED_BY, MANAGER, ObjectMeta
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
 from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
-from hookwright_crds.trimming import secret_fields, trimmed, trimmed_secret
-from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Resource, Secret, key_of
+from hookwright_crds.trimming import AUTHORITIES_FIELD, secret_fields, trimmed, trimmed_secret
+from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Resource, Secret, WatchedKind, key_of
 
 Name = tuple[str, str]
 """Namespace and name."""
@@ -32,6 +32,7 @@ class Cache:
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _children: dict[Name, set[Key]] = field(default_factory=dict)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
+    _authorities: dict[Name, tuple[str, str]] = field(default_factory=dict)
     _credential_users: dict[Name, set[Key]] = field(default_factory=dict)
     _unfit: dict[Key, str] = field(default_factory=dict)
     _unsupported_parts: dict[Key, Unsupported] = field(default_factory=dict)
@@ -100,6 +101,22 @@ class Cache:
         secret = self._secrets.get((meta.namespace, meta.name))
         return self._secrets.pop((meta.namespace, meta.name)) if secret and secret.uid == meta.uid else None
 
+    def see_authorities(self, body: Mapping[str, Any]) -> bool:
+        """Store the certificates of a ConfigMap that its tenant offers; return whether they are new."""
+        meta = body["metadata"]
+        if not self._newer(meta):
+            return False
+        text = (trimmed_secret(body).get("data") or {}).get(AUTHORITIES_FIELD, "")
+        self._authorities[meta["namespace"], meta["name"]] = meta["uid"], text
+        return True
+
+    def lose_authorities(self, body: Mapping[str, Any]) -> bool:
+        """Remove a ConfigMap that was deleted or has lost its label."""
+        meta = ObjectMeta.model_validate(body["metadata"])
+        self._bury(meta)
+        name = meta.namespace, meta.name
+        return self._authorities.get(name, ("",))[0] == meta.uid and bool(self._authorities.pop(name))
+
     def knows(self, uid: str) -> bool:
         """Whether an object was ever shown, including deleted and invalid objects."""
         return uid in self._versions or uid in self._dead
@@ -156,13 +173,19 @@ class Cache:
         return self._secrets.get((namespace, name))
 
     def credentials_of(self, endpoint: WebhookEndpoint) -> dict[str, Secret]:
-        """Return the Secrets that its spec names, by name: those that exist and that their tenant offers."""
+        """Return the Secrets that it names as credentials by name, those that exist and that their tenant offers."""
         secrets = {name: self._secrets.get((namespace, name)) for namespace, name in _credential_names(endpoint)}
         return {name: secret for name, secret in secrets.items() if secret is not None and secret.is_credential}
 
-    def credential_users(self, secret: Secret) -> tuple[Key, ...]:
-        """Return the endpoints that name a Secret for a secret header or as client secret."""
-        return tuple(self._credential_users.get((secret.namespace, secret.name), ()))
+    def authorities_of(self, endpoint: WebhookEndpoint) -> dict[str, str]:
+        """Return the certificates of the ConfigMaps that it trusts by name, of those that exist; empty if too long."""
+        references = endpoint.spec.tls.ca_certificate_refs if endpoint.spec.tls else ()
+        names = [(endpoint.metadata.namespace, reference.name) for reference in references]
+        return {name[1]: self._authorities[name][1] for name in names if name in self._authorities}
+
+    def credential_users(self, name: Name) -> tuple[Key, ...]:
+        """Return the endpoints that name a Secret or ConfigMap as a credential."""
+        return tuple(self._credential_users.get(name, ()))
 
     def owner_of(self, secret: Secret) -> Key | None:
         """Return the key of the object that owns a Secret, found by the ownerReference or else by the label."""
@@ -175,13 +198,16 @@ class Cache:
         """Yield every object's key."""
         yield from tuple(self._resources)
 
-    def names(self, kind: Kind | None) -> Iterator[tuple[Name, str]]:
-        """Yield name and uid of every object of a kind, or of the Secrets if kind is None.
+    def names(self, kind: WatchedKind) -> Iterator[tuple[Name, str]]:
+        """Yield name and uid of every object of a kind.
 
         This includes objects that do not fit the contract: they exist, so their pending deliveries are not orphans.
         """
         if kind is None:
             yield from [(name, secret.uid) for name, secret in self._secrets.items()]
+            return
+        if kind == "ConfigMap":
+            yield from [(name, uid) for name, (uid, _) in self._authorities.items()]
             return
         for key, resource in tuple(self._resources.items()):
             if key.kind == kind:
@@ -246,7 +272,8 @@ def _credential_names(resource: Resource) -> set[Name]:
     spec = resource.spec
     references = [header.secret_key_ref for header in spec.secret_headers]
     references += [spec.oauth2.client_secret_ref] if spec.oauth2 is not None else []
-    return {(resource.metadata.namespace, reference.name) for reference in references}
+    names = {reference.name for reference in (*references, *(spec.tls.references if spec.tls is not None else ()))}
+    return {(resource.metadata.namespace, name) for name in names}
 
 
 def digests_of(key: ApiKey) -> frozenset[str]:

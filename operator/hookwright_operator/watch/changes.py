@@ -9,7 +9,7 @@ import structlog
 
 from hookwright_crds.resources import Kind
 from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.objects import Key
+from hookwright_operator.watch.objects import Key, WatchedKind
 from hookwright_operator.watch.work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -34,12 +34,12 @@ class Changes:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     was_relisted: bool = False
 
-    def apply(self, kind: Kind | None, change: str | None, body: Mapping[str, Any]) -> None:
+    def apply(self, kind: WatchedKind, change: str | None, body: Mapping[str, Any]) -> None:
         """Store an object in the cache, or a Secret for None, and enqueue it and the objects that depend on it."""
         if change is None and self.synced.is_set():
             self.was_relisted = True
-        if kind is None:
-            self._apply_secret(change, body)
+        if kind is None or kind == "ConfigMap":
+            (self._apply_secret if kind is None else self._apply_authorities)(change, body)
             return
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
@@ -62,12 +62,20 @@ class Changes:
             self.queue.add(project, _CHILDREN_SECONDS)
 
     def _apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
-        """Store a Secret in the cache, and enqueue its owner and the endpoints whose headers it has."""
+        """Store a Secret in the cache, and enqueue its owner and the endpoints that name it as a credential."""
         secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.see_secret(body)
         if secret is None or not self.complete:
             return
         owner = self.cache.owner_of(secret)
-        for key in (*((owner,) if owner is not None else ()), *self.cache.credential_users(secret)):
+        users = self.cache.credential_users((secret.namespace, secret.name))
+        for key in (*((owner,) if owner is not None else ()), *users):
+            self.queue.add(key)
+
+    def _apply_authorities(self, change: str | None, body: Mapping[str, Any]) -> None:
+        """Store the certificates of a ConfigMap in the cache, and enqueue the endpoints that trust them."""
+        meta = body["metadata"]
+        is_new = self.cache.lose_authorities(body) if change == "DELETED" else self.cache.see_authorities(body)
+        for key in self.cache.credential_users((meta["namespace"], meta["name"])) if is_new and self.complete else ():
             self.queue.add(key)
 
     async def reconcile_all(self) -> None:

@@ -26,11 +26,10 @@ import structlog
 import uvloop
 
 from hookwright_crds import API_VERSION, GROUP, VERSION
-from hookwright_crds.resources import Kind
 from hookwright_crds.trimming import trimmed_secret
 from hookwright_operator import metrics
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.objects import CREDENTIALS, MODELS, SELECTORS, WATCHED_KINDS, plural
+from hookwright_operator.watch.objects import CREDENTIALS, MODELS, SELECTORS, WATCHED_KINDS, WatchedKind, plural
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.kubernetes_pages import MOST_OBJECTS, Page, Pager
@@ -94,7 +93,7 @@ class WatchFreshness:
         self, _: aiohttp.ClientSession, __: SimpleNamespace, answer: aiohttp.TraceRequestEndParams
     ) -> None:
         query, name = answer.url.query, answer.url.name
-        if query.get("labelSelector") == SELECTORS[1]:
+        if name == "secrets" and query.get("labelSelector") == SELECTORS[1]:
             name = CREDENTIALS
         if answer.response.status == 200 and "watch" in query and name in self._answered_at:
             self._answered_at[name] = self._clock()
@@ -126,7 +125,7 @@ def register(
     changes: Changes,
     freshness: WatchFreshness,
     loop: asyncio.AbstractEventLoop,
-    kinds: Iterable[Kind | None] = WATCHED_KINDS,
+    kinds: Iterable[WatchedKind] = WATCHED_KINDS,
 ) -> kopf.OperatorRegistry:
     """Return kopf's registry with a handler for each kind.
 
@@ -134,14 +133,14 @@ def register(
         changes: applies what the handlers get.
         freshness: makes the HTTP session of kopf.
         loop: the event loop of ``changes``; kopf has its own thread and loop.
-        kinds: the watched kinds; None is the labelled Secrets.
+        kinds: the watched kinds.
     """
     registry = kopf.OperatorRegistry()
     for kind in kinds:
-        resource = ("v1", "secrets") if kind is None else (GROUP, VERSION, plural(kind))
+        resource = (GROUP, VERSION, plural(kind)) if kind in MODELS else ("v1", plural(kind))
 
         @kopf.on.event(*resource, registry=registry, id=f"{kind}-event", param=kind)
-        async def event(type: str | None, body: kopf.Body, param: Kind | None = kind, **_: Any) -> None:  # noqa: A002 - kopf's name
+        async def event(type: str | None, body: kopf.Body, param: WatchedKind = kind, **_: Any) -> None:  # noqa: A002 - kopf's name
             loop.call_soon_threadsafe(changes.apply, param, type, own(type, body))
 
     @kopf.on.login(registry=registry)
@@ -153,11 +152,12 @@ def register(
 
 
 def kopf_settings(selector: str = SELECTORS[0]) -> kopf.OperatorSettings:
-    """Return kopf's settings: watch only objects of Hookwright and Secrets with a selector's labels, write nothing."""
+    """Return kopf's settings: watch only objects of Hookwright and others with a selector's labels, write nothing."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.watching.label_selectors["v1", "secrets"] = selector
+    settings.watching.label_selectors["v1", "configmaps"] = selector
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.chunk_size = MOST_OBJECTS
     settings.networking.trust_env = False
@@ -209,7 +209,7 @@ async def watch_cluster(
     await _until_served(kube)
     stop, loop = threading.Event(), asyncio.get_running_loop()
 
-    def start(selector: str, kinds: Iterable[Kind | None]) -> asyncio.Future[None]:
+    def start(selector: str, kinds: Iterable[WatchedKind]) -> asyncio.Future[None]:
         registry, end = register(changes, freshness, loop, kinds), Future[None]()
 
         def run() -> None:
@@ -234,7 +234,7 @@ async def watch_cluster(
         return asyncio.wrap_future(end)
 
     # kopf has one selector for each resource, so a second instance watches the Secrets with the other labels.
-    waiters = [start(SELECTORS[0], WATCHED_KINDS), start(SELECTORS[1], (None,))]
+    waiters = [start(SELECTORS[0], (*MODELS, None)), start(SELECTORS[1], (None, "ConfigMap"))]
     try:
         ended_waiters, _ = await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         ended_waiters.pop().result()

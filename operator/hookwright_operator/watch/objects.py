@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import (
@@ -21,14 +21,15 @@ from hookwright_crds.trimming import is_offered
 Resource = Project | ApiKey | WebhookEndpoint
 MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
 
-WATCHED_KINDS: Final[tuple[Kind | None, ...]] = (*MODELS, None)
-"""The watched kinds; None is the labelled Secrets."""
+WatchedKind = Kind | Literal["ConfigMap"] | None
+"""A watched kind; ConfigMap: those with certificates that tenants offer for deliveries; None: the labelled Secrets."""
+WATCHED_KINDS: Final[tuple[WatchedKind, ...]] = (*MODELS, None, "ConfigMap")
 
 OWNER_UID: Final = "hookwright.dev/owner-uid"
 """Label on objects that the operator creates: the uid of the owner."""
 
 SELECTORS: Final = (f"{MANAGED_BY}={MANAGER}", f"{CREDENTIAL_LABEL}=true,{MANAGED_BY}!={MANAGER}")
-"""Label selectors of the Secrets that the operator creates, and of those that tenants offer for deliveries."""
+"""Label selectors of the Secrets that the operator creates, and of what tenants offer for deliveries."""
 
 CREDENTIALS: Final = "credentials"
 """The name of the watch of the Secrets that tenants offer, in metrics."""
@@ -53,9 +54,11 @@ def key_of(resource: Resource) -> Key:
     return Key(cast("Kind", resource.names.kind), resource.metadata.namespace, resource.metadata.name)
 
 
-def plural(kind: Kind) -> str:
+def plural(kind: WatchedKind) -> str:
     """Return the name of a kind in paths."""
-    return str(MODELS[kind].names.plural)
+    if kind is None:
+        return "secrets"
+    return "configmaps" if kind == "ConfigMap" else str(MODELS[kind].names.plural)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Secret:
 
     @property
     def is_credential(self) -> bool:
-        """Whether its tenant offers it for the headers of deliveries."""
+        """Whether its tenant offers it for deliveries."""
         return is_offered(self.labels)
 
     def owned_by(self, uid: str) -> bool:

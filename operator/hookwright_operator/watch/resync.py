@@ -13,10 +13,9 @@ from typing import Final
 
 import structlog
 
-from hookwright_crds.base import object_path, secrets_path
-from hookwright_crds.resources import Kind
+from hookwright_crds.base import core_path, object_path
 from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.objects import SELECTORS, WATCHED_KINDS, plural
+from hookwright_operator.watch.objects import MODELS, SELECTORS, WATCHED_KINDS, WatchedKind, plural
 from hookwright_runtime.kubernetes import KubernetesClient
 
 log = structlog.get_logger(__name__)
@@ -26,21 +25,22 @@ _LOOK_SECONDS: Final = 0.05
 _LOOKS: Final = 100
 
 
-async def uids_of(kube: KubernetesClient, kind: Kind | None, namespaces: Collection[str]) -> set[str]:
-    """Return the uids of all objects of a kind, or of labelled Secrets if the kind is None, page by page.
+async def uids_of(kube: KubernetesClient, kind: WatchedKind, namespaces: Collection[str]) -> set[str]:
+    """Return the uids of all watched objects of a kind, page by page.
 
     Args:
         kube: used to list the objects.
-        kind: kind of the objects; None: the labelled Secrets.
+        kind: kind of the objects.
         namespaces: the namespaces to list; empty: all.
 
     Raises:
         KubeError: the objects cannot be listed.
     """
     uids: set[str] = set()
+    selectors = SELECTORS if kind is None else SELECTORS[1:] if kind == "ConfigMap" else ()
     for namespace in namespaces or (None,):
-        path = secrets_path(namespace) if kind is None else object_path(plural(kind), namespace)
-        for query in [{"labelSelector": selector} for selector in SELECTORS] if kind is None else [{}]:
+        path = object_path(plural(kind), namespace) if kind in MODELS else core_path(plural(kind), namespace)
+        for query in [{"labelSelector": selector} for selector in selectors] or [{}]:
             async for page in kube.pages(path, **query):
                 uids.update(body["metadata"]["uid"] for body in page["items"])
     return uids
@@ -91,7 +91,7 @@ class Resync:
         if deletions:
             log.info("watch missed deletions, applying them now", objects=deletions)
 
-    async def _resync_kind(self, kind: Kind | None) -> int:
+    async def _resync_kind(self, kind: WatchedKind) -> int:
         before = list(self.changes.cache.names(kind))
         present = await uids_of(self.kube, kind, self.namespaces)
         deletions = [(name, uid) for name, uid in before if uid not in present]

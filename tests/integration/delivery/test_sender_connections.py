@@ -11,12 +11,15 @@ import pytest
 from support.attempts import BODY, MESSAGE, SECRET, delivery_of, endpoint, loopback, send
 from support.polling import PATIENCE, until
 from support.receivers import answers, certificate, keeps_answering, read_request, serve
+from support.tls_receiver import authority, pem, tls_receiving
 
 from hookwright_dev.receiver import Receiver
-from hookwright_operator.delivery.http import client
+from hookwright_operator.delivery.http import client, tls_contexts
 from hookwright_operator.delivery.http.connection import READ_LIMIT
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.delivery.http.signatures import signature_headers
+from hookwright_operator.delivery.http.tls_contexts import TlsContexts
+from hookwright_operator.registry import TlsIdentity
 
 OK = b"HTTP/1.1 200 OK\r\n"
 EMPTY = OK + b"Content-Length: 0\r\n\r\n"
@@ -119,6 +122,55 @@ async def test_a_connection_is_not_kept_where_the_next_answer_could_be_mistaken(
         for _ in range(3):
             assert (await send(sender, endpoint(server.url))).status_code == 200
         assert server.connections == 3
+
+
+@pytest.mark.both_loops
+async def test_a_connection_with_another_tls_identity_is_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by an endpoint without the client certificate, and a renewed certificate has its own connection at once."""
+    monkeypatch.setattr(client, "KEEPALIVE", 600.0)
+    trusted, other = authority(), authority()
+    cas = trusted.pem.decode()
+    with tls_receiving(trusted, tmp_path) as receiver:
+        plain = replace(endpoint(receiver.url), namespace="rival", uid="uid-2")
+        endpoints = {
+            name: replace(endpoint(receiver.url), tls=identity(cas, pem(trusted.issue(name))))
+            for name in ("first", "second")
+        }
+        foreign = replace(plain, tls=identity(cas, pem(other.issue("first"))))
+        untrusting = replace(plain, tls=identity(other.pem.decode(), endpoints["first"].tls.pair))  # type: ignore[union-attr]
+        async with loopback(tls=ssl.create_default_context(cadata=cas)) as sender:
+            for name in ("first", "second", "first"):
+                assert (await send(sender, endpoints[name])).delivered
+                for stranger in (plain, foreign, untrusting):
+                    outcome = await send(sender, stranger)
+                    assert (outcome.status_code, bool(outcome.error)) == (0, True)
+                    assert sender._client is not None
+                    assert len(sender._client._idle) == len(set(receiver.clients))
+                assert outcome.error.startswith("TLS: certificate verify failed")
+        assert receiver.clients == ["first", "second", "first"]
+
+
+async def test_contexts_are_bounded_and_verify_certificates_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The namespace with the most loses one. A private authority replaces those of the system."""
+    monkeypatch.setattr(tls_contexts, "_CONTEXTS", 3)
+    contexts = TlsContexts()
+    identities = [identity(authority().pem.decode()) for _ in range(4)]
+    mine = await contexts.context_of(identities[0], "acme")
+    crowd = [await contexts.context_of(identity, "crowd") for identity in identities[1:]]
+    assert await contexts.context_of(identities[0], "acme") is mine
+    assert await contexts.context_of(identities[1], "crowd") is not crowd[0]
+    system = await contexts.context_of(None, "acme")
+    for context in (mine, *crowd, system):
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+        assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert mine.cert_store_stats()["x509_ca"] == 1
+
+
+def identity(authorities: str, pair: str = "") -> TlsIdentity:
+    """Return a TLS identity; its digest is its texts."""
+    return TlsIdentity(authorities + pair, authorities, pair)
 
 
 async def test_an_idle_connection_is_closed_in_time(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:

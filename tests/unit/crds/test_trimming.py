@@ -95,6 +95,14 @@ def test_fields_of_a_credential_are_kept_in_the_order_of_their_names() -> None:
     assert trimmed_secret({"metadata": {**PLAIN, "labels": labels}, "data": {"token": "YQ=="}})["data"] == {}
 
 
+def test_certificates_are_kept_before_all_other_fields() -> None:
+    """cert-manager and others put keystores beside them, and a ConfigMap has binary fields too."""
+    labels = {"hookwright.dev/delivery-credential": "true"}
+    data = {"a": "x" * 9000, "ca.crt": "x" * 5000, "tls.crt": "x" * 5000, "tls.key": "x" * 5000}
+    kept_part = trimmed_secret({"metadata": {**PLAIN, "labels": labels}, "data": data, "binaryData": {"b": "eA=="}})
+    assert (kept_part["data"].keys(), "binaryData" in kept_part) == ({"ca.crt", "tls.crt", "tls.key"}, False)
+
+
 def test_other_objects_have_no_data() -> None:
     """Spec and status do not change."""
     body = {"metadata": PLAIN, "spec": {"url": "https://a.example/"}, "status": {"observedGeneration": 1}}

@@ -22,6 +22,8 @@ from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, Step, lookup_words, own_fault
 from hookwright_operator.delivery.http.guard import Guard, address_info, is_literal
 from hookwright_operator.delivery.http.resolver import GuardedResolver
+from hookwright_operator.delivery.http.tls_contexts import TlsContexts
+from hookwright_operator.registry import TlsIdentity
 from hookwright_runtime.errors import RefusedAddressError
 
 KEEPALIVE: Final = 4.0
@@ -42,11 +44,12 @@ _NEXT_ADDRESS: Final = 0.25
 
 
 class Origin(NamedTuple):
-    """Target of requests; a connection serves one origin."""
+    """Target of requests; a connection serves one origin, so also one TLS identity."""
 
     tls: bool
     host: str
     port: int
+    identity: TlsIdentity | None = None
 
 
 class IdleConnections:
@@ -136,18 +139,15 @@ class Client:
     Args:
         guard: checks every address before a connection to it.
         resolver: finds addresses.
-        tls: context for https.
+        tls: contexts for https.
         idle: maximum number of connections without a request.
         proxy: makes the connections to receivers; None for direct ones.
     """
 
     def __init__(
-        self, guard: Guard, resolver: GuardedResolver, tls: ssl.SSLContext, idle: int, proxy: EgressProxy | None = None
+        self, guard: Guard, resolver: GuardedResolver, tls: TlsContexts, idle: int, proxy: EgressProxy | None = None
     ) -> None:
-        self._guard = guard
-        self._proxy = proxy
-        self._resolver = resolver
-        self._tls = tls
+        self._guard, self._resolver, self._tls, self._proxy = guard, resolver, tls, proxy
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
         self._idle = IdleConnections(idle)
@@ -212,10 +212,13 @@ class Client:
         literal = is_literal(origin.host)
         if not literal:
             exchange.waited = await self._resolver.wait_for_place(namespace, origin.host, origin.port)
+        began = self._loop.time()
+        context = await self._tls.context_of(origin.identity, namespace) if origin.tls else None
+        exchange.waited += self._loop.time() - began
         try:
             async with asyncio.timeout(None) as limit, self._expiring(limit, exchange, deadline):
                 addresses = [origin.host] if literal else await self._addresses(origin, namespace)
-                connection = await self._connected_somehow(origin, addresses, exchange)
+                connection = await self._connected_somehow(origin, addresses, context, exchange)
         except TimeoutError as error:
             # The network's own ETIMEDOUT is a TimeoutError too.
             if self._proxy is not None and limit.expired() and exchange.step is Step.PROXY:
@@ -261,18 +264,22 @@ class Client:
                 raise
             raise AttemptError(lookup_words(error, origin.host)) from error
 
-    async def _connected_somehow(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
+    async def _connected_somehow(
+        self, origin: Origin, addresses: list[str], context: ssl.SSLContext | None, exchange: Exchange
+    ) -> Connection:
         """Connect; if no descriptor is left, close idle connections and try once more."""
         try:
-            return await self._connected(origin, addresses, exchange)
+            return await self._connected(origin, addresses, context, exchange)
         except OSError as error:
             if own_fault(error) != "descriptors" or not (closing := self._idle.close(_CLOSED_AT_ONCE)):
                 raise
         await asyncio.gather(*(connection.closed for connection in closing))
-        return await self._connected(origin, addresses, exchange)
+        return await self._connected(origin, addresses, context, exchange)
 
-    async def _connected(self, origin: Origin, addresses: list[str], exchange: Exchange) -> Connection:
-        """Connect to the first address that accepts, with TLS if the origin requires it."""
+    async def _connected(
+        self, origin: Origin, addresses: list[str], context: ssl.SSLContext | None, exchange: Exchange
+    ) -> Connection:
+        """Connect to the first address that accepts, with TLS if there is a context."""
         proxy = self._proxy if self._proxy is not None and self._proxy.serves(origin.host, addresses) else None
         while True:
             if proxy is None:
@@ -280,7 +287,7 @@ class Client:
             else:
                 sock, address = await self._tunnel(proxy, origin, addresses, exchange)
             try:
-                return await self._established(origin, sock)
+                return await self._established(origin, sock, context)
             except OSError:
                 addresses = [other for other in addresses if other != address]
                 if not addresses:
@@ -328,8 +335,8 @@ class Client:
                 fault = error
         raise fault
 
-    async def _established(self, origin: Origin, sock: socket.socket) -> Connection:
-        """Make a connection of a socket, with TLS if the origin requires it; the socket is closed if that fails."""
+    async def _established(self, origin: Origin, sock: socket.socket, context: ssl.SSLContext | None) -> Connection:
+        """Make a connection of a socket, with TLS if there is a context; the socket is closed if that fails."""
         _close_if_reset(sock)
         # A port of a connection that this process closes is in use for 60 s, unless the close is a reset. A
         # tenant whose handshakes fail could otherwise use all ports towards a receiver of another tenant.
@@ -337,9 +344,9 @@ class Client:
         _, connection = await self._loop.create_connection(
             Connection,
             sock=sock,
-            ssl=self._tls if origin.tls else None,
+            ssl=context,
             # Certificates contain names without a trailing dot.
-            server_hostname=origin.host.rstrip(".") if origin.tls else None,
+            server_hostname=origin.host.rstrip(".") if context else None,
         )
         with suppress(OSError):  # the receiver may have closed it meanwhile
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_RESET)

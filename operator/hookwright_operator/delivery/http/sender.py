@@ -1,7 +1,7 @@
 """One signed attempt to one endpoint, and its outcome.
 
 One :class:`Sender` serves all endpoints. It has the one guarded HTTP client of the process, with its connections, its
-TLS context and its name look-ups. The parts of a request that are equal in all attempts to an endpoint are prepared
+TLS contexts and its name look-ups. The parts of a request that are equal in all attempts to an endpoint are prepared
 once.
 """
 
@@ -37,6 +37,7 @@ from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup, 
 from hookwright_operator.delivery.http.response import excerpt, header_lines, retry_after_ms
 from hookwright_operator.delivery.http.sent_request import MASK, SentRequest, fingerprints, sent_request
 from hookwright_operator.delivery.http.signatures import signature_headers
+from hookwright_operator.delivery.http.tls_contexts import TlsContexts
 from hookwright_operator.registry import Endpoint
 from hookwright_operator.store.records import Attempt, Claimed
 from hookwright_operator.tracing import Traces, traceparent_of
@@ -70,7 +71,7 @@ class Sender:
         guard: checks every address before a connection to it.
         user_agent: value of the User-Agent header, ``Hookwright/<version>``.
         allow_http: whether plain ``http://`` URLs are allowed.
-        tls: context for https, the system's trust store by default.
+        tls: context for https of endpoints without a TLS identity, the system's trust store by default.
         lookup: finds a name's addresses; blocks, and is called in a thread.
         response_limit: how many bytes of a response body are kept, counted after decompression.
         traces: creates a span for each attempt whose event is traced; None creates no spans.
@@ -125,7 +126,7 @@ class Sender:
         self._resolver = GuardedResolver(self._guard, self._lookup)
         if self._proxy_url:
             self._proxy = EgressProxy(self._proxy_url, self._proxy_exceptions, self._lookup)
-        self._client = Client(self._guard, self._resolver, self._tls or _default_tls(), self._most_idle, self._proxy)
+        self._client = Client(self._guard, self._resolver, TlsContexts(self._tls), self._most_idle, self._proxy)
         self._tokens = AccessTokens(self._client, self._urls, self._user_agent)
 
     async def close(self) -> None:
@@ -247,6 +248,7 @@ class Sender:
         if not endpoint.secrets:
             raise AttemptError("the endpoint has no signing secret yet")
         url, origin = self._urls.checked(endpoint.url)
+        origin = origin._replace(identity=endpoint.tls)
         ours = RESERVED_HEADERS | _TRACE_HEADERS if self._traces_to_receivers else RESERVED_HEADERS
         cloudevents = endpoint.format == CLOUDEVENTS
         headers = {
@@ -336,14 +338,6 @@ def _check_header(name: str, value: str) -> None:
         raise AttemptError("a header's name is not valid in HTTP")
     if _CONTROL.search(value):
         raise AttemptError(f"the value of the header {name} has a control character")
-
-
-def _default_tls() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    # A receiver could otherwise demand one handshake after the other, below all limits of HTTP.
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    return context
 
 
 def _internal(error: Exception, delivery: Claimed, endpoint: Endpoint) -> str:

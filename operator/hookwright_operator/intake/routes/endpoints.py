@@ -14,7 +14,7 @@ from hookwright_operator.ids import trial_id
 from hookwright_operator.intake.auth import Producer
 from hookwright_operator.intake.context import IntakeContext, check_not_expired, hindrance
 from hookwright_operator.intake.parsing import parse_test
-from hookwright_operator.registry import CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED, Endpoint
+from hookwright_operator.registry import CREDENTIAL_FAULTS, Endpoint
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.request_body import parsing_weight
 
@@ -24,11 +24,11 @@ async def send_test(intake: IntakeContext, request: Request, right: Right) -> Te
 
     Raises:
         ProblemError: 400, 413 or 422, the body is not a test; 409, the endpoint has expired, has no valid secret,
-            lacks a secret header, or consumers take its messages; 429 or 503, too many tests are in progress.
+            lacks a credential, or consumers take its messages; 429 or 503, too many tests are in progress.
     """
     endpoint, _ = await _endpoint_with_secret(intake, request, right)
     check_not_expired(endpoint)
-    if endpoint.block_reason in (CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED):
+    if endpoint.block_reason in CREDENTIAL_FAULTS:
         raise ProblemError(409, hindrance(endpoint))
     if endpoint.pulled:
         raise ProblemError(

@@ -1,13 +1,16 @@
-"""The verdicts about secret headers: an endpoint sends all of them to an allowed host, or it sends nothing."""
+"""The verdicts about credentials: an endpoint sends all of them to an allowed host, or it sends nothing."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.reconcile_scenes import EndpointScene, in_words, status_of, steady_endpoint, without_status
+from cryptography.hazmat.primitives import serialization
+from support.reconcile_scenes import NOW, EndpointScene, in_words, status_of, steady_endpoint, without_status
 
 from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION
 from hookwright_crds.resources import WebhookEndpointSpec
+from hookwright_dev.cluster.certificates import Authority
 from hookwright_operator.registry import OAuth2Client, SecretValue
 from hookwright_operator.watch.objects import Secret
 
@@ -171,3 +174,102 @@ def test_a_request_for_a_token_has_one_form(spec: dict[str, Any]) -> None:
     WebhookEndpointSpec.model_validate({**manifest, "oauth2": OAUTH2})
     with pytest.raises(ValueError, match="oauth2"):
         WebhookEndpointSpec.model_validate({**manifest, "oauth2": OAUTH2, **spec})
+
+
+AUTHORITY, OTHER = Authority.create(NOW - timedelta(days=1)), Authority.create(NOW)
+PAIR, SECOND = AUTHORITY.issue("first"), AUTHORITY.issue("second")
+END = NOW + timedelta(days=364)
+TLS = {"caCertificateRefs": [{"name": "ca"}], "clientCertificateRef": {"name": "api"}}
+CERTIFICATES = {"ca": f"# Société\n{AUTHORITY.pem.decode()}"}
+
+
+def client_pair(certificate: bytes = PAIR.public, key: bytes = PAIR.key, hosts: str = "example.com") -> Secret:
+    """Return a Secret with a client certificate and a key."""
+    return credential(hosts, **{"tls.crt": certificate.decode(), "tls.key": key.decode()})
+
+
+def tls_scene(secret: Secret | None, authorities: dict[str, str] | None = None, **tls: Any) -> EndpointScene:
+    """Return an endpoint without other faults, whose `spec.tls` has this Secret and these ConfigMaps."""
+    steady = steady_endpoint(url="https://example.com/", tls=TLS | tls)
+    return without_status(
+        replace(
+            steady,
+            credentials={"api": secret} if secret else {},
+            authorities=CERTIFICATES if authorities is None else authorities,
+        )
+    )
+
+
+def _encrypted(key: bytes) -> bytes:
+    return serialization.load_pem_private_key(key, None).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"x")
+    )
+
+
+TLS_FAULTS: dict[str, tuple[EndpointScene, str, str]] = {
+    "no ConfigMap": (tls_scene(client_pair(), {}), "CredentialsNotFound", "create the ConfigMap 'ca'"),
+    "no ca.crt": (tls_scene(client_pair(), {"ca": ""}), "CredentialsInvalid", "'ca.crt' of ConfigMap 'ca'"),
+    "no PEM": (tls_scene(client_pair(), {"ca": "none"}), "CredentialsInvalid", "'ca.crt' of ConfigMap 'ca'"),
+    "half a PEM": (
+        tls_scene(client_pair(), {"ca": AUTHORITY.pem.decode()[:-200]}),
+        "CredentialsInvalid",
+        "'ca.crt' of ConfigMap 'ca'",
+    ),
+    "no Secret": (tls_scene(None), "CredentialsNotFound", "create the Secret 'api'"),
+    "another host": (tls_scene(client_pair(hosts="example.org")), "CredentialsRefused", "may not go to 'example.com'"),
+    "no key": (tls_scene(client_pair(key=b"")), "CredentialsNotFound", "fields tls.crt and tls.key"),
+    "another key": (tls_scene(client_pair(key=SECOND.key)), "CredentialsInvalid", "is not the key of"),
+    "a key with a password": (tls_scene(client_pair(key=_encrypted(PAIR.key))), "CredentialsInvalid", "password"),
+    "a key that is too large": (
+        tls_scene(client_pair(key=PAIR.key + b"\n" * 4096)),
+        "CredentialsInvalid",
+        "4,096 characters",
+    ),
+    "no certificate": (tls_scene(client_pair(PAIR.key)), "CredentialsInvalid", "certificate in PEM"),
+}
+
+
+@pytest.mark.parametrize("fault", TLS_FAULTS)
+def test_an_unfit_certificate_blocks_the_endpoint_until_it_is_corrected(fault: str) -> None:
+    """No attempt is made, and the message says what is wrong, without a part of the key."""
+    observed, reason, words = TLS_FAULTS[fault]
+    blocked = observed.settled()
+    assert blocked.registered is not None
+    assert (blocked.registered.block_reason, blocked.registered.tls) == (reason, None)
+    status = "".join(entry["message"] for entry in status_of(observed.plan())["conditions"])
+    assert words in status
+    assert not any(line in status for line in PAIR.key.decode().splitlines())
+    healed = replace(blocked, credentials={"api": client_pair()}, authorities=CERTIFICATES).settled()
+    assert healed.registered is not None
+    assert healed.registered.sendable
+    assert healed.registered.tls is not None
+    assert not any(line in repr(healed.registered) for line in PAIR.key.decode().splitlines())
+
+
+def test_a_client_certificate_is_used_until_it_ends() -> None:
+    """Ready says when that is. Then nothing is sent, because the receiver would refuse it and use up the retries."""
+    observed = tls_scene(client_pair())
+    plan = observed.plan()
+    assert plan.again_at == END
+    assert f"The client certificate ends at {END:%Y-%m-%dT%H:%M:%SZ}." in str(status_of(plan))
+    ended = observed.settled(END)
+    assert ended.registered is not None
+    assert (ended.registered.block_reason, ended.registered.sendable) == ("CredentialsInvalid", False)
+    assert ended.registered.tls is not None
+    assert ended.registered.tls.ends_at == END
+    assert ended.plan(END).again_at is None
+
+
+def test_equal_texts_are_one_identity_and_each_change_is_another() -> None:
+    """Two endpoints with the same authorities and certificate may share connections, no others."""
+    scenes = [
+        tls_scene(client_pair()),
+        tls_scene(client_pair(SECOND.public, SECOND.key)),
+        tls_scene(client_pair(), {"ca": OTHER.pem.decode()}),
+        tls_scene(client_pair(), caCertificateRefs=[]),
+        tls_scene(None, clientCertificateRef=None),
+    ]
+    identities = [scene.settled().registered.tls for scene in (*scenes, *scenes)]  # type: ignore[union-attr]
+    assert None not in identities
+    assert len(set(identities)) == len(scenes)
+    assert tls_scene(None, caCertificateRefs=[], clientCertificateRef=None).settled().registered.tls is None  # type: ignore[union-attr]

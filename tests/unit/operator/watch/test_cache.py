@@ -293,7 +293,7 @@ def test_a_credential_is_kept_for_the_endpoints_that_name_it() -> None:
     assert cache.credentials_of(resource) == {}
     shown = cache.see_secret(credential())
     assert shown is not None
-    assert cache.credential_users(shown) == (ORDERS,)
+    assert cache.credential_users(("acme", "orders-signing")) == (ORDERS,)
     conflict = signing_secret(cache)
     assert conflict is not None
     assert conflict.foreign
@@ -301,7 +301,26 @@ def test_a_credential_is_kept_for_the_endpoints_that_name_it() -> None:
     cache.see_secret(credential(2, **ours("uid-orders")))
     assert cache.credentials_of(resource) == {}
     cache.see("WebhookEndpoint", endpoint(2))
-    assert cache.credential_users(shown) == ()
+    assert cache.credential_users(("acme", "orders-signing")) == ()
+
+
+def test_certificates_of_a_config_map_are_kept_for_the_endpoints_that_trust_it() -> None:
+    """A deleted one, or one that lost its label, is not trusted any more. A long field counts as empty."""
+    cache = Cache()
+    body = endpoint()
+    body["spec"]["tls"] = {"caCertificateRefs": [{"name": "ca"}, {"name": "none"}]}
+    cache.see("WebhookEndpoint", body)
+    resource = cache.resource(ORDERS)
+    assert isinstance(resource, WebhookEndpoint)
+    for version, text, kept_text in ((1, "PEM", "PEM"), (2, "x" * 20_000, "")):
+        config_map = {"metadata": meta("ca", version, labels={CREDENTIAL_LABEL: "true"}), "data": {"ca.crt": text}}
+        assert [cache.see_authorities(config_map), cache.see_authorities(config_map)] == [True, False]
+        assert cache.authorities_of(resource) == {"ca": kept_text}
+    assert list(cache.names("ConfigMap")) == [(("acme", "ca"), "uid-ca")]
+    assert cache.credential_users(("acme", "none")) == (ORDERS,)
+    assert not cache.lose_authorities({"metadata": {**meta("ca", 3), "uid": "uid-older"}})
+    assert cache.lose_authorities({"metadata": meta("ca", 3)})
+    assert cache.authorities_of(resource) == {}
 
 
 def test_names_tell_what_exists_by_kind() -> None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.kopf_informer import own
-from hookwright_operator.watch.objects import Key, ours
+from hookwright_operator.watch.objects import Key, WatchedKind, ours
 from hookwright_operator.watch.work_queue import WorkQueue
 
 PROJECT = Key("Project", "acme", "billing")
@@ -78,16 +78,28 @@ async def test_after_that_every_change_is(changes: Changes, turns: list[Key]) ->
     assert set(turns[1:]) == {PROJECT, ORDERS}
 
 
-async def test_a_credential_s_change_reconciles_the_endpoints_that_name_it(changes: Changes, turns: list[Key]) -> None:
+HEADER = {"name": "Authorization", "secretKeyRef": {"name": "api", "key": "token"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (None, {"secretHeaders": [HEADER]}),
+        (None, {"tls": {"clientCertificateRef": {"name": "api"}}}),
+        ("ConfigMap", {"tls": {"caCertificateRefs": [{"name": "api"}]}}),
+    ],
+)
+async def test_a_credential_s_change_reconciles_the_endpoints_that_name_it(
+    changes: Changes, turns: list[Key], kind: WatchedKind, spec: dict[str, Any]
+) -> None:
     """A new value, a removed label and a deletion are in effect at once, and other endpoints are not disturbed."""
-    header = {"name": "Authorization", "secretKeyRef": {"name": "api", "key": "token"}}
-    user = body("user", spec={**ENDPOINT["spec"], "secretHeaders": [header]})
+    user = body("user", spec={**ENDPOINT["spec"], **spec})
     changes.apply("WebhookEndpoint", None, ENDPOINT)
     changes.apply("WebhookEndpoint", None, user)
     changes.complete = True
     labels = {"hookwright.dev/delivery-credential": "true"}
     for number, change in enumerate(("ADDED", "MODIFIED", "DELETED"), 1):
-        changes.apply(None, change, body("api", metadata={"labels": labels, **version(number)}, data={}))
+        changes.apply(kind, change, body("api", metadata={"labels": labels, **version(number)}, data={}))
         await changes.queue.settled()
         assert turns == [Key("WebhookEndpoint", "acme", "user")] * number
 
