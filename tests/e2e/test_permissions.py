@@ -13,21 +13,21 @@ def _account(namespace: str, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def other(installation: Installation) -> Organization:
+def tenant(installation: Installation) -> Organization:
     """Return another tenant, with a project and an endpoint."""
-    other = Organization(installation).create()
-    other.with_endpoint()
-    return other
+    tenant = Organization(installation).create()
+    tenant.with_endpoint()
+    return tenant
 
 
-def test_a_tenant_sends_for_its_own_projects_alone(org: Organization, other: Organization) -> None:
+def test_a_tenant_sends_for_its_own_projects_alone(org: Organization, tenant: Organization) -> None:
     """A ServiceAccount's token gets 202 in its own namespace, and 403 in another one, where nothing arrives."""
     org.with_endpoint()
     assert org.post(EVENT).status == 202
-    refusal = org.post(EVENT, namespace=other.namespace)
+    refusal = org.post(EVENT, namespace=tenant.namespace)
     assert (refusal.status, refusal.headers["content-type"]) == (403, "application/problem+json")
     org.arrived("orders", ["m-1"])
-    assert other.received("orders")["times"] == {}
+    assert tenant.received("orders")["times"] == {}
 
 
 def test_no_token_or_a_token_for_somebody_else_is_refused(org: Organization) -> None:
@@ -39,18 +39,18 @@ def test_no_token_or_a_token_for_somebody_else_is_refused(org: Organization) -> 
     assert org.request("POST", url, EVENT, headers={"Authorization": f"Bearer {foreign}"}).status == 401
 
 
-def test_a_tenant_reads_no_secret_of_another(org: Organization, other: Organization) -> None:
+def test_a_tenant_reads_no_secret_of_another(org: Organization, tenant: Organization) -> None:
     """Neither the intake nor the API server returns it; with the right granted, the intake does."""
-    path = f"{INTAKE}/v1alpha1/namespaces/{other.namespace}/webhookendpoints/orders/secret"
+    path = f"{INTAKE}/v1alpha1/namespaces/{tenant.namespace}/webhookendpoints/orders/secret"
     assert org.request("GET", path, token=True).status == 403
     arguments = ("get", "secret", "orders-signing", _account(org.namespace, "default"))
-    refusal = org.installation.cluster.kubectl(*arguments, "-n", other.namespace, check=False)
+    refusal = org.installation.cluster.kubectl(*arguments, "-n", tenant.namespace, check=False)
     assert refusal.returncode != 0
     assert "Forbidden" in refusal.stderr
-    other.grant("hookwright-intake-admin", org)
+    tenant.grant("hookwright-intake-admin", org)
 
     def granted() -> Answer | None:
         answer = org.request("GET", path, token=True)
         return answer if answer.status == 200 else None
 
-    assert eventually(granted, "the right holds").json["secret"] == other.secret("orders-signing")
+    assert eventually(granted, "the right holds").json["secret"] == tenant.secret("orders-signing")

@@ -73,28 +73,28 @@ def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
         assert request.headers["Authorization"] == f"Bearer {TOKEN}"
         delivery = answer.json()["delivery_id"]
         pages = [f"/v1/deliveries/{delivery}", "/v1/webhooks", "/v1/webhooks/orders", "/v1/deliveries"]
-        shown = [acme.client.get(page, headers=key).text for page in pages]
-        assert '"secret_header_names":["Authorization"]' in shown[2].replace(" ", "")
-        assert "(hidden)" in shown[0]
+        texts = [acme.client.get(page, headers=key).text for page in pages]
+        assert '"secret_header_names":["Authorization"]' in texts[2].replace(" ", "")
+        assert "(hidden)" in texts[0]
 
         patch = {"url": thief.url.replace("127.0.0.1", "localhost")}
-        shown.append(problem_of(acme.client.patch("/v1/webhooks/orders", json=patch, headers=key), 409)["detail"])
+        texts.append(problem_of(acme.client.patch("/v1/webhooks/orders", json=patch, headers=key), 409)["detail"])
         control_plane.objects.patch("hwep", "orders", acme.name, {"spec": patch})
         wait_for(control_plane, acme, "False CredentialsRefused")
-        shown.append(problem_of(acme.client.post("/v1/webhooks/orders/test", headers=key), 409)["detail"])
+        texts.append(problem_of(acme.client.post("/v1/webhooks/orders/test", headers=key), 409)["detail"])
         assert (
             acme.client.post("/v1/events", json={"type": "delivered", "messageId": "1"}, headers=key).status_code == 202
         )
-        shown.append(control_plane.kubectl("describe", "hwep", "orders", "-n", acme.name).stdout)
-        shown.append(control_plane.kubectl("get", "events", "-n", acme.name, "-o", "yaml").stdout)
+        texts.append(control_plane.kubectl("describe", "hwep", "orders", "-n", acme.name).stdout)
+        texts.append(control_plane.kubectl("get", "events", "-n", acme.name, "-o", "yaml").stdout)
         if kind == "oauth2":
             stolen = {"url": receiver.url, "oauth2": {"tokenUrl": patch["url"]}}
             control_plane.objects.patch("hwep", "orders", acme.name, {"spec": stolen})
             eventually(lambda: "oauth2.tokenUrl is" in str(control_plane.objects.get("hwep", "orders", acme.name)), "")
         assert thief.received == []
         assert len(tokens.received) == (1 if kind == "oauth2" else 0)
-    shown.append(operator.log.read_text())
-    for text in shown:
+    texts.append(operator.log.read_text())
+    for text in texts:
         assert TOKEN not in text
 
 
@@ -148,8 +148,8 @@ def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
                 answers.append(answer.json()["success"])
         assert answers == [True, False] * 3
         assert receiver.clients == ["acme"] * 3
-        shown = acme.client.get("/v1/webhooks/orders", headers=tenants[0][1]).json()
-        assert (shown["ca_certificate_names"], shown["client_certificate_name"]) == (["ca"], "pair")
+        document = acme.client.get("/v1/webhooks/orders", headers=tenants[0][1]).json()
+        assert (document["ca_certificate_names"], document["client_certificate_name"]) == (["ca"], "pair")
         with pytest.raises(Exception, match="insecureSkipVerify"):
             thief.apply(endpoint("orders", receiver.url, tls={"insecureSkipVerify": True}))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hookwright_crds import conditions
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_operator import reconcile
@@ -17,7 +18,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
 OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-operator"
 NO_REASONS = {"WebhookEndpoint", "ApiKey", "Project", "Secret", "Event", "Ready", "Reachable", "True", "False"}
-NO_REASONS |= {"Unknown", "Normal", "Warning", "Keep", "Omit"}
+NO_REASONS |= {"Unknown", "Normal", "Warning", "Keep", "Omit", "ConfigMap", "Reconciling", "Stalled"}
 PAGES = ["runbook.md", "troubleshooting.md", "security.md", "multi-tenancy.md", "bounds.md", "backup.md", "logs.md"]
 
 
@@ -26,7 +27,7 @@ def _reasons() -> set[str]:
     folder = Path(reconcile.__file__).parent
     return {
         text
-        for path in (*folder.glob("*.py"), folder.parent / "registry.py")
+        for path in (*folder.glob("*.py"), folder.parent / "registry.py", Path(conditions.__file__))
         for text in _strings(path)
         if re.fullmatch(r"(?:[A-Z][a-z]+)+", text) and text not in NO_REASONS
     }
@@ -58,7 +59,7 @@ def test_no_reason_is_explained_that_is_not_there() -> None:
         *error_messages._ERRNO_WORDS.values(),
         status_words(302).partition(" (")[0],
         status_words(500).rpartition(" Internal")[0],
-        *(timeout_words(5, step).replace("5 s", "…") for step in Step if step is not Step.BODY),
+        *(timeout_words(5, step).replace("5 s", "…") for step in Step if step not in (Step.PROXY, Step.BODY)),
     ],
 )
 def test_the_words_of_an_attempts_error_are_explained(words: str) -> None:

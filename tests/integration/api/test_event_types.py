@@ -12,9 +12,9 @@ def test_the_catalogue_has_every_type_and_its_wildcards_can_be_subscribed_to(
     """A client builds the `events` of a webhook from the answer alone."""
     key = acme.service_key()
     types = client.get("/v1/event-types", headers=key).json()["data"]
-    assert [one["type"] for one in types] == [*ALL_TYPES]
+    assert [entry["type"] for entry in types] == [*ALL_TYPES]
     assert set(types[0]) == {"type", "channel", "meaning", "example", "wildcards"}
-    wildcards = [*dict.fromkeys(wildcard for one in types for wildcard in one["wildcards"])]
+    wildcards = [*dict.fromkeys(wildcard for entry in types for wildcard in entry["wildcards"])]
     assert {*wildcards, *ALL_TYPES} == {*SUBSCRIPTIONS}
     subscriptions = [*wildcards, ALL_TYPES[-1]]
     assert acme.webhook(key, events=subscriptions)["events"] == subscriptions

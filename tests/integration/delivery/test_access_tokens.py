@@ -100,9 +100,9 @@ async def test_a_receiver_that_refuses_every_token_is_charged_and_its_log_has_no
     assert (outcome.error, outcome.own_fault, len(receiver.received)) == ("HTTP 403 Forbidden", "", 2)
     assert outcome.response == "not ['(hidden)', '(hidden)'] nor (hidden)"
     assert "X-Echo: Bearer (hidden)" in (outcome.response_headers or "")
-    (shown,) = sender.requests_of(snapshot, delivery_of(), [outcome.attempt(1)])
-    assert shown is not None
-    assert shown.headers["Authorization"] == "(hidden)"
+    (request,) = sender.requests_of(snapshot, delivery_of(), [outcome.attempt(1)])
+    assert request is not None
+    assert request.headers["Authorization"] == "(hidden)"
 
 
 async def test_a_new_secret_gets_a_new_token_and_a_server_may_take_it_in_the_body(

@@ -61,10 +61,10 @@ session = AuthenticatedClient(base_url=url, token=token)
 made_key = right(NewKeyAnswer, create_key.sync("billing", client=session, body=KeyRequest(name="python")))
 key = AuthenticatedClient(base_url=url, token=made_key.key, prefix="", auth_header_name="X-Service-Key")
 
-wanted = WebhookRequest(url=receiver, events=[WebhookRequestEventsItem.DELIVERED])
-made = right(NewWebhookAnswer, create_webhook.sync(client=session, body=wanted, project="billing"))
+webhook_request = WebhookRequest(url=receiver, events=[WebhookRequestEventsItem.DELIVERED])
+webhook = right(NewWebhookAnswer, create_webhook.sync(client=session, body=webhook_request, project="billing"))
 patch = WebhookPatch(description="generated")
-right(WebhookDetailAnswer, update_webhook.sync(made.id, client=session, body=patch, project="billing"))
+right(WebhookDetailAnswer, update_webhook.sync(webhook.id, client=session, body=patch, project="billing"))
 
 event = Event(type_=EventType.DELIVERED, message_id="m-python")
 print("accepted", right(EventsAnswer, send_events.sync(client=key, body=event)).accepted)
@@ -75,20 +75,20 @@ def search() -> DeliveryAnswer:
     return right(DeliveriesAnswer, search_deliveries.sync(client=key, message_id="m-python")).data[0]
 
 
-found = eventually(search, lambda one: one.status.value == "delivered")
-print("status", right(DetailedDelivery, get_delivery.sync(found.id, client=key)).attempts[0].status_code)
-right(DeliveryRetryAnswer, retry_delivery.sync(found.id, client=key))
-eventually(search, lambda one: len(one.attempts) == 2)
+delivery = eventually(search, lambda answer: answer.status.value == "delivered")
+print("status", right(DetailedDelivery, get_delivery.sync(delivery.id, client=key)).attempts[0].status_code)
+right(DeliveryRetryAnswer, retry_delivery.sync(delivery.id, client=key))
+eventually(search, lambda answer: len(answer.attempts) == 2)
 
-rotated = right(SecretAnswer, rotate_webhook_secret.sync(made.id, client=session, project="billing"))
-print("rotated", str(rotated.secret != made.secret).lower())
+rotated = right(SecretAnswer, rotate_webhook_secret.sync(webhook.id, client=session, project="billing"))
+print("rotated", str(rotated.secret != webhook.secret).lower())
 span = ReplayRequest(since="2020-01-01T00:00:00Z", state=ReplayRequestState.DELIVERED)
-replay = right(str, right(BegunReplayAnswer, begin_replay.sync(made.id, client=session, body=span)).id)
+replay = right(str, right(BegunReplayAnswer, begin_replay.sync(webhook.id, client=session, body=span)).id)
 ended = eventually(
-    lambda: right(ReplayAnswer, get_replay.sync(made.id, replay, client=session)),
-    lambda one: one.status.value == "completed",
+    lambda: right(ReplayAnswer, get_replay.sync(webhook.id, replay, client=session)),
+    lambda answer: answer.status.value == "completed",
 )
 print("replayed", ended.done)
-eventually(search, lambda one: len(one.attempts) == 3)
-assert delete_webhook.sync_detailed(made.id, client=session, project="billing").status_code == 204
+eventually(search, lambda answer: len(answer.attempts) == 3)
+assert delete_webhook.sync_detailed(webhook.id, client=session, project="billing").status_code == 204
 print("deleted")
