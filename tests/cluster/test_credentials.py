@@ -130,7 +130,8 @@ def test_a_private_receiver_gets_the_client_certificate_and_a_renewed_one_at_onc
         org.send(delivered("early"))
         org.apply(certificates("partner-ca", "no PEM"), client_pair(first))
         org.wait_for("hwep", "orders", "False CredentialsInvalid")
-        org.apply(certificates("partner-ca", trusted.pem.decode()), client_pair(first, hosts="api.example.com"))
+        # In this order, because the endpoint would be ready for a moment.
+        org.apply(client_pair(first, hosts="api.example.com"), certificates("partner-ca", trusted.pem.decode()))
         org.wait_for("hwep", "orders", "False CredentialsRefused")
         org.apply(client_pair(first, second))
         org.wait_for("hwep", "orders", "False CredentialsInvalid")
