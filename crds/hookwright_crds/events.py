@@ -65,8 +65,8 @@ CATALOGUE: Final[dict[Channel, dict[str, str]]] = {
         Operational.SUSPENDED: "The operator suspended an endpoint without a success, by spec.suspendAfter; deliveries "
         "wait.",
         Operational.SECRET_ROTATED: "An endpoint has a new signing secret; its receiver needs it.",
-        Operational.CREDENTIALS_REFUSED: "A Secret for the headers of an endpoint is missing, or may not go to its "
-        "host; deliveries wait.",
+        Operational.CREDENTIALS_REFUSED: "A credential of an endpoint is missing, cannot be used, or may not go to "
+        "its host; deliveries wait.",
         Operational.DELIVERY_FAILED: "Deliveries failed after their last retry: at most one event a minute for each "
         "endpoint, with their number.",
     },

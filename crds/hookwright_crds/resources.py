@@ -41,7 +41,8 @@ PREVIOUS_KEYS: Final = 3
 ROTATION_SENTENCE: Final = "rotation needs handover; for a key with a digest, create a new ApiKey"
 MAX_SECRET_HEADERS: Final = 8
 HEADERS_ONCE_SENTENCE: Final = (
-    "secretHeaders must set each header once, none that headers sets, and none that Hookwright or HTTP itself sets"
+    "secretHeaders must set each header once, none that headers or extraSignature sets, and none that Hookwright or "
+    "HTTP itself sets"
 )
 CREDENTIAL_FIELDS: Final = {"secret_headers": "secretHeaders", "oauth2": "oauth2"}
 """Fields with credentials for the receiver, which an endpoint with ``pull`` does not have, and their aliases."""

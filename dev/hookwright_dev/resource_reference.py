@@ -26,7 +26,7 @@ def event_types_page() -> str:
         f"the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. Other types are refused with 422. The "
         f"body that receivers get always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The "
         "producer chooses the other fields; the last column has usual ones. `GET /v1/event-types` has the same as "
-        "JSON. The operator sends the types of the [last section](#hookwright) itself: they have no `messageId` "
+        "JSON. The operator sends the types of the section [Hookwright](#hookwright) itself; they have no `messageId` "
         "([how to get them](operational-events.md))."
     )
     parts = [GENERATED, "# Event types", introduction]

@@ -112,7 +112,7 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
         "the last attempt got no 2xx answer. error: no delivery can be sent, and the condition Ready has the reason."
     )
     created_at: str = Field(examples=[TIME_EXAMPLE])
-    enabled: bool = Field(description="Whether deliveries are sent.")
+    enabled: bool = Field(description="false: somebody paused the deliveries. status has whether they are sent.")
     header_names: list[str] = Field(
         description="The names of the static headers. Their values are not shown, because a receiver may use one as a "
         "credential.",

@@ -68,7 +68,7 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
         metrics.ENDPOINTS_ATTEMPTED.labels(result).set(sum(outcome == result for _, outcome in outcomes))
         metrics.NAMESPACES_ATTEMPTED.labels(result).set(namespaces[result])
     soon = datetime.fromtimestamp(now_ms / 1000, UTC) + _CERTIFICATE_ENDS
-    ends = [endpoint.tls.ends_at for endpoint in registry if endpoint.tls is not None]
+    ends = [endpoint.tls.ends_at for endpoint in registry if endpoint.tls is not None and not endpoint.expired]
     metrics.CERTIFICATES_ENDING.set(sum(end is not None and end < soon for end in ends))
     for kind in MODELS:
         metrics.UNSUPPORTED_OBJECTS.labels(kind).set(cache.number_unsupported(kind))

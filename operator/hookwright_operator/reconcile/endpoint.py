@@ -345,7 +345,9 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     if pull:
         answer = "The last message was not acknowledged."
     message = _limited(health.error, health.limited_to) if health.error else old_message or answer
-    is_failing = last_attempt is not None and last_attempt - since > FAILING_AFTER
+    # An attempt that got no access token is not recorded, so it has no time of its own.
+    latest = now if health.error else last_attempt
+    is_failing = latest is not None and latest - since > FAILING_AFTER
     reason = FAILING if is_failing else "AttemptFailed"
     return condition("Reachable", "False", reason, message, generation=generation, now=since)
 

@@ -12,7 +12,7 @@ from hookwright_crds.events import Operational
 from hookwright_crds.resources import WebhookEndpoint, WebhookEndpointStatus
 from hookwright_operator.reconcile.plan import Action, ReportToProject
 from hookwright_operator.reconcile.signing_secret import ROTATED, rotation_message
-from hookwright_operator.registry import CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED
+from hookwright_operator.registry import CREDENTIAL_FAULTS
 from hookwright_operator.watch.objects import key_of
 
 FAILING: Final = "Failing"
@@ -21,8 +21,7 @@ RESUMED: Final = "Resumed"
 """The reason of Reachable from the end of a suspension by the operator until the next attempt."""
 FAILING_AFTER: Final = timedelta(minutes=5)
 _REFUSALS: Final = {
-    CREDENTIALS_NOT_FOUND: Operational.CREDENTIALS_REFUSED,
-    CREDENTIALS_REFUSED: Operational.CREDENTIALS_REFUSED,
+    **dict.fromkeys(CREDENTIAL_FAULTS, Operational.CREDENTIALS_REFUSED),
     SUSPENDED_AFTER_FAILURES: Operational.SUSPENDED,
 }
 """The types of the events about an endpoint to which nothing is sent, by the reason of Ready."""

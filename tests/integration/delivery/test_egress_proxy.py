@@ -15,6 +15,7 @@ from support import receivers
 from support.attempts import endpoint, send
 from support.receivers import answers, certificate, keeps_answering, serve
 
+from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.settings import OperatorSettings
@@ -120,7 +121,7 @@ async def test_exceptions_are_reached_without_the_proxy() -> None:
 
 
 async def test_a_fault_of_the_proxy_is_charged_to_no_receiver_and_shows_no_password() -> None:
-    """It is stopped, hangs, refuses the password or speaks no HTTP; the next attempt succeeds when it works again."""
+    """It is stopped, refuses the password or speaks no HTTP; the next attempt succeeds when it works again."""
     port = closed_port()
     async with serve(answers(EMPTY)) as receiver, sender_by(with_user(f"http://127.0.0.1:{port}")) as sender:
         target = endpoint(receiver.url, timeout=5)
@@ -142,6 +143,14 @@ async def test_a_fault_of_the_proxy_is_charged_to_no_receiver_and_shows_no_passw
             "proxy",
             "the egress proxy refuses the credentials of HOOKWRIGHT_PROXY_URL (HTTP 407)",
         )
+
+
+async def test_a_proxy_that_accepts_no_connection_is_charged_to_no_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline of the attempt passes before the proxy has the connection."""
+    monkeypatch.setattr(EgressProxy, "_connect", lambda _: asyncio.Event().wait())
+    async with sender_by("http://127.0.0.1:3128") as sender:
+        outcome = await send(sender, endpoint("http://127.0.0.1:9/hooks", timeout=0.2))
+    assert (outcome.own_fault, outcome.error) == ("proxy", "the egress proxy does not accept a connection")
 
 
 async def test_what_the_proxy_cannot_reach_is_a_failed_attempt() -> None:

@@ -169,7 +169,7 @@ async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_
         assert receiver.received == []
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
-    assert answer.json()["detail"] == "the test was not sent, the operator lacks resources now: descriptors"
+    assert answer.json()["detail"] == "the test was not sent: too many open files in this process"
     assert "success" not in answer.json()
     assert len((await intake.client.get(LOG)).json()["data"]) == 1, "the test that was not sent is not recorded"
 

@@ -40,7 +40,7 @@ async def send_test(intake: IntakeContext, request: Request, right: Right) -> Te
         event = parse_test(body, trial_id())
     outcome, delivery_id = await intake.services.endpoint_tester.test(endpoint, event)
     if outcome.own_fault:
-        raise unavailable(f"the test was not sent, the operator lacks resources now: {outcome.own_fault}")
+        raise unavailable(f"the test was not sent: {outcome.error}")
     success = 200 <= outcome.status_code < 300 and not outcome.error
     if success:
         intake.services.events.reporter.resume(endpoint)

@@ -54,6 +54,14 @@ def test_a_success_begins_a_new_time_of_failures() -> None:
     assert [report.event_type for report in reports(fails(scene, 10), 10)] == ["hookwright.endpoint.failing"]
 
 
+def test_a_token_server_that_fails_for_minutes_is_reported_without_an_attempt() -> None:
+    """No attempt is recorded, so the time of the last one stands still."""
+    fault = health(200, error="token server auth.example.com: HTTP 500", attempted=after(minutes=0))
+    scene = at(replace(STEADY, health=fault), 1)
+    [report] = reports(replace(scene, health=fault), 7)
+    assert report.event_type == "hookwright.endpoint.failing"
+
+
 @pytest.mark.parametrize("last", [replace(STEADY, health=health(200)), fails(FAILING, 9, succeeded=True)])
 def test_the_first_success_of_a_failing_endpoint_is_reported(last: EndpointScene) -> None:
     """Also if the attempt after it failed before the status was written."""
