@@ -40,8 +40,8 @@ _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout,
 _NO_ANSWER: Final = (httpx.HTTPError, AttributeError)
 """AttributeError: under uvloop, anyio raises it for a connection that is reset immediately after its creation."""
 _TIMEOUT: Final = httpx.Timeout(10.0, connect=2.0)
-_TEST_TIMEOUT: Final = httpx.Timeout(35.0, connect=2.0)
-"""An endpoint's timeout is 30 s at most."""
+_TEST_TIMEOUT: Final = httpx.Timeout(55.0, connect=2.0)
+"""An endpoint's timeout is 30 s at most, and two requests for an access token take 10 s each."""
 _POLL_TIMEOUT: Final = httpx.Timeout(45.0, connect=2.0)
 """A request for messages waits 30 s at most."""
 OPERATOR_CONNECTIONS: Final = OPERATOR_REQUESTS.total + TESTS.total + POLLS.total

@@ -22,7 +22,7 @@ from typing import NamedTuple
 MAX_FOLDER = 2.0
 MAX_TOTAL = 1.0
 # Of docs/*.md, as `wc -w` counts them, without the pages that the site's navigation does not have either.
-MAX_GUIDE_WORDS = 42_000
+MAX_GUIDE_WORDS = 42_200
 NO_GUIDES = frozenset({"pitfalls.md", "tricks.md"})
 # The bound applies to a folder from this many words on: in a shorter text one hit is a high rate.
 MIN_WORDS = 300

@@ -41,8 +41,9 @@ ATTEMPT_DURATION: Final = Histogram(
 OWN_FAULTS: Final = Counter(
     "hookwright_own_faults",
     "Attempts not made because this replica lacked file descriptors, memory, local ports, places for name "
-    "look-ups (lookups) or places of the namespace (namespace_lookups), or because the egress proxy (proxy) or the "
-    "token server of the endpoint (token_server) failed. They are not recorded, and start later.",
+    "look-ups (lookups), places of the namespace (namespace_lookups) or for TLS contexts (tls_contexts), or because "
+    "the egress proxy (proxy) or the token server of the endpoint (token_server) failed. They are not recorded, and "
+    "start later.",
     ["reason"],
 )
 LATENCY: Final = Histogram(
@@ -168,7 +169,16 @@ STATES: Final = ("active", "failing", "suspended", "blocked")
 NAMESPACE_BOUNDS: Final = ("attempts", "memory", "polls")
 """Values of ``hookwright_namespace_use_ratio``'s label."""
 
-OWN_FAULT_REASONS: Final = ("descriptors", "memory", "ports", "lookups", "namespace_lookups", "proxy", "token_server")
+OWN_FAULT_REASONS: Final = (
+    "descriptors",
+    "memory",
+    "ports",
+    "lookups",
+    "namespace_lookups",
+    "tls_contexts",
+    "proxy",
+    "token_server",
+)
 """Values of ``hookwright_own_faults_total``'s label."""
 
 REGISTRY.register(WHOLE_STORE)

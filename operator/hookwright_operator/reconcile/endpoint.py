@@ -331,6 +331,11 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
         message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."
         return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
     code, pull = health.counts.last_status_code or 0, observed.endpoint.spec.pull
+    if previous is not None and previous.status == "False" and not (health.error or health.succeeded):
+        deliveries = observed.endpoint.status.deliveries
+        if deliveries is not None and deliveries.last_attempt_time == last_attempt:
+            # No attempt was made since, so nothing has recovered.
+            return previous.model_copy(update={"observed_generation": generation})
     has_failed = bool(health.error) or not 200 <= code < 300
     since = now
     if previous is not None and previous.status == ("False" if has_failed else "True"):

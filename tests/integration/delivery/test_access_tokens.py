@@ -105,6 +105,18 @@ async def test_a_receiver_that_refuses_every_token_is_charged_and_its_log_has_no
     assert request.headers["Authorization"] == "(hidden)"
 
 
+async def test_a_refusal_counts_although_the_token_server_gives_no_other_token(
+    sender: Sender, receiver: Receiver, token_receiver: Receiver, endpoint_of: EndpointOf
+) -> None:
+    """A request that was sent is an attempt; otherwise a delivery would be sent for ever without a trace."""
+    snapshot = endpoint_of(TokenServer())
+    await send(sender, snapshot)
+    receiver.answer = token_receiver.answer = lambda _: 401
+    outcome = await send(sender, snapshot)
+    assert (outcome.status_code, outcome.error, outcome.own_fault) == (401, "HTTP 401 Unauthorized", "")
+    assert len(receiver.received) == 2
+
+
 async def test_a_new_secret_gets_a_new_token_and_a_server_may_take_it_in_the_body(
     sender: Sender, token_receiver: Receiver, endpoint_of: EndpointOf
 ) -> None:

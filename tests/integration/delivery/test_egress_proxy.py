@@ -17,6 +17,7 @@ from support.receivers import answers, certificate, keeps_answering, serve
 
 from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.guard import Guard
+from hookwright_operator.delivery.http.resolver import system_lookup
 from hookwright_operator.delivery.http.sender import Sender
 from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.errors import SettingsError
@@ -118,6 +119,15 @@ async def test_exceptions_are_reached_without_the_proxy() -> None:
         ):
             async with sender_by(proxy_url, exception) as sender:
                 assert (await send(sender, endpoint(url, timeout=5))).delivered
+
+
+async def test_a_name_with_one_address_inside_an_exception_does_not_bypass_the_proxy() -> None:
+    """Its owner could otherwise choose the direct way to the other address."""
+    proxy = EgressProxy("http://127.0.0.1:3128", ("10.0.0.0/8", "internal.example.com"), system_lookup)
+    assert proxy.serves("a.example.org", ["10.0.0.5", "203.0.113.9"])
+    assert not proxy.serves("a.example.org", ["10.0.0.5", "10.0.0.6"])
+    assert not proxy.serves("a.internal.example.com", ["203.0.113.9"])
+    await proxy.close()
 
 
 async def test_a_fault_of_the_proxy_is_charged_to_no_receiver_and_shows_no_password() -> None:

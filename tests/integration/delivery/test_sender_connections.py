@@ -160,7 +160,8 @@ async def test_contexts_are_bounded_and_verify_certificates_and_names(monkeypatc
     mine = await contexts.context_of(identities[0], "acme")
     crowd = [await contexts.context_of(identity, "crowd") for identity in identities[1:]]
     assert await contexts.context_of(identities[0], "acme") is mine
-    assert await contexts.context_of(identities[1], "crowd") is not crowd[0]
+    assert ("crowd", identities[1].digest) not in contexts._contexts
+    assert await contexts.context_of(identities[1], "crowd") is crowd[0], "a context in use was made again"
     system = await contexts.context_of(None, "acme")
     for context in (mine, *crowd, system):
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)

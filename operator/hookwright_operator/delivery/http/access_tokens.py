@@ -112,6 +112,10 @@ class AccessTokens:
             pause = min(_LONGEST_PAUSE, 2.0 ** min(entry.failures, 10))
             entry.fault, entry.failures, entry.ask_at = str(error), entry.failures + 1, self._time() + pause
             return
+        except Exception:
+            # Attempts that waited do not ask one after the other.
+            entry.fault, entry.ask_at = entry.fault or "no token could be requested", self._time() + 1.0
+            raise
         now = self._time()
         entry.token, entry.fault, entry.failures = token, "", 0
         entry.ends_at, entry.ask_at = now + lifetime, now + max(lifetime - _EARLY, lifetime / 2)

@@ -87,14 +87,19 @@ class EgressProxy:
         await self._resolver.close()
 
     def serves(self, host: str, addresses: Iterable[str]) -> bool:
-        """Return whether a receiver is reached through the proxy, by its host and all its addresses."""
+        """Return whether the proxy reaches a receiver: its host and one of its addresses are no exception."""
         try:
             self._exceptions.check_host(host)
-            for address in addresses:
-                self._exceptions.check(address)
         except RefusedAddressError:
             return False
-        return True
+        return not all(self._is_exception(address) for address in addresses)
+
+    def _is_exception(self, address: str) -> bool:
+        try:
+            self._exceptions.check(address)
+        except RefusedAddressError:
+            return True
+        return False
 
     async def tunnel(self, host: str, address: str, port: int, exchange: Exchange) -> socket.socket:
         """Return a socket whose bytes go to an address.

@@ -57,14 +57,15 @@ class DeadlineError(Exception):
 
 
 class NoPlaceError(Exception):
-    """A look-up that got no place in time.
+    """A look-up or a TLS context that got no place.
 
     Attributes:
-        reason: ``namespace_lookups`` if the namespace uses all its places, else ``lookups``.
+        reason: ``namespace_lookups`` if the namespace uses all its places for look-ups, ``lookups`` if all together do,
+            ``tls_contexts`` for a context.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__("no place for a name look-up")
+        super().__init__(f"no place for a {'TLS context' if reason == 'tls_contexts' else 'name look-up'}")
         self.reason = reason
 
 

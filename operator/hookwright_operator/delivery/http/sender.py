@@ -10,6 +10,7 @@ import re
 import ssl
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +26,7 @@ from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.error_messages import (
     AttemptError,
     DeadlineError,
+    TokenServerError,
     fault_words,
     own_fault,
     status_words,
@@ -165,7 +167,7 @@ class Sender:
         start, clock = now(), asyncio.get_running_loop().time
         loop_start = clock()
         exchange = Exchange(self._response_limit)
-        fault, shortage, timed_out, identity = "", "", False, None
+        fault, shortage, timed_out, was_answered, identity = "", "", False, False, None
         tokens: list[str] = []
         try:
             target = self._target(endpoint)
@@ -181,14 +183,17 @@ class Sender:
             request = _request(target.head, lines, tokens, body)
             await client.post(target.origin, request, exchange, deadline, namespace=endpoint.namespace)
             if tokens and exchange.status in _REFUSED_TOKEN:
-                exchange, refused_at = Exchange(self._response_limit), clock()
-                tokens.append(await self._tokens.get(endpoint, refused_token=tokens[0]))
-                request, deadline = _request(target.head, lines, tokens, body), deadline + clock() - refused_at
-                await client.post(target.origin, request, exchange, deadline, namespace=endpoint.namespace)
+                refused_at = clock()
+                with suppress(TokenServerError):  # then the refusal is the result
+                    tokens.append(await self._tokens.get(endpoint, refused_token=tokens[0]))
+                if tokens[-1] != tokens[0]:
+                    exchange, was_answered = Exchange(self._response_limit), True
+                    request, deadline = _request(target.head, lines, tokens, body), deadline + clock() - refused_at
+                    await client.post(target.origin, request, exchange, deadline, namespace=endpoint.namespace)
         except DeadlineError:
             fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
-            shortage = "" if exchange.status else own_fault(error)
+            shortage = "" if exchange.status or was_answered else own_fault(error)
             fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint)
         return Outcome(
             status_code=exchange.status,
@@ -327,8 +332,15 @@ def _without(endpoint: Endpoint, tokens: Sequence[str], text: str) -> str:
         return text
     masked = re.sub("|".join(map(re.escape, values)), MASK, text)[: max(len(text), RESPONSE_LIMIT)]
     # The text may have been cut inside a value.
-    ends = [value[:n] for value in values for n in range(_SHORTEST_PART, len(value)) if masked.endswith(value[n - 1])]
-    cut = max((len(end) for end in ends if masked.endswith(end)), default=0)
+    cut = max(
+        (
+            n
+            for value in values
+            for n in range(_SHORTEST_PART, min(len(value), len(masked) + 1))
+            if masked.endswith(value[n - 1]) and masked.endswith(value[:n])
+        ),
+        default=0,
+    )
     return masked[: len(masked) - cut] + MASK if cut else masked
 
 

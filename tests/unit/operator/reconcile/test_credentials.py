@@ -1,11 +1,15 @@
 """The verdicts about credentials: an endpoint sends all of them to an allowed host, or it sends nothing."""
 
+import base64
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 from support.reconcile_scenes import NOW, EndpointScene, in_words, status_of, steady_endpoint, without_status
 
 from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION
@@ -188,6 +192,28 @@ def client_pair(certificate: bytes = PAIR.public, key: bytes = PAIR.key, hosts: 
     return credential(hosts, **{"tls.crt": certificate.decode(), "tls.key": key.decode()})
 
 
+def rsa_pair(bits: int, *, has_long_exponent: bool = False) -> tuple[bytes, bytes]:
+    """Return a certificate and its key; a long exponent makes each signature slow."""
+    key = rsa.generate_private_key(65537, bits)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "client")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW, END)
+    certificate = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    numbers = key.private_numbers()
+    p, q = numbers.p, numbers.q
+    exponent = numbers.d + ((p - 1) * (q - 1) << 4096 if has_long_exponent else 0)
+    integers = (0, p * q, 65537, exponent, p, q, numbers.dmp1, numbers.dmq1, numbers.iqmp)
+    content = b"".join(_der(0x02, number.to_bytes(number.bit_length() // 8 + 1)) for number in integers)
+    text = base64.encodebytes(_der(0x30, content))
+    return certificate, b"-----BEGIN RSA PRIVATE KEY-----\n%b-----END RSA PRIVATE KEY-----\n" % text
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    """Return a value in DER; the library does not write keys that it would refuse."""
+    size = len(content)
+    octets = size.to_bytes((size.bit_length() + 7) // 8)
+    return bytes([tag]) + (bytes([size]) if size < 128 else bytes([128 + len(octets)]) + octets) + content
+
+
 def tls_scene(secret: Secret | None, authorities: dict[str, str] | None = None, **tls: Any) -> EndpointScene:
     """Return an endpoint without other faults, whose `spec.tls` has this Secret and these ConfigMaps."""
     steady = steady_endpoint(url="https://example.com/", tls=TLS | tls)
@@ -219,13 +245,20 @@ TLS_FAULTS: dict[str, tuple[EndpointScene, str, str]] = {
     "another host": (tls_scene(client_pair(hosts="example.org")), "CredentialsRefused", "may not go to 'example.com'"),
     "no key": (tls_scene(client_pair(key=b"")), "CredentialsNotFound", "fields tls.crt and tls.key"),
     "another key": (tls_scene(client_pair(key=SECOND.key)), "CredentialsInvalid", "is not the key of"),
+    "a key in tls.crt": (tls_scene(client_pair(PAIR.public + PAIR.key)), "CredentialsInvalid", "belongs in tls.key"),
+    "a large key": (tls_scene(client_pair(*rsa_pair(4104))), "CredentialsInvalid", "at most 4,096 bits"),
+    "numbers that make signatures slow": (
+        tls_scene(client_pair(*rsa_pair(2048, has_long_exponent=True))),
+        "CredentialsInvalid",
+        "do not fit",
+    ),
     "a key with a password": (tls_scene(client_pair(key=_encrypted(PAIR.key))), "CredentialsInvalid", "password"),
     "a key that is too large": (
         tls_scene(client_pair(key=PAIR.key + b"\n" * 4096)),
         "CredentialsInvalid",
         "4,096 characters",
     ),
-    "no certificate": (tls_scene(client_pair(PAIR.key)), "CredentialsInvalid", "certificate in PEM"),
+    "no certificate": (tls_scene(client_pair(b"none")), "CredentialsInvalid", "certificate in PEM"),
 }
 
 

@@ -388,7 +388,7 @@ def test_the_message_of_a_failing_endpoint_is_its_last_error() -> None:
         "Deliveries are signed and retried. Last error: HTTP 500 Internal Server Error",
     )
     assert replace(failing, health=None).plan().actions[1:] == ()
-    healed_scene = replace(failing, health=health(200)).settled()
+    healed_scene = replace(failing, health=replace(health(200), succeeded=True)).settled()
     assert healed_scene.endpoint.status.conditions[0].message == "Deliveries are signed and sent."
 
 

@@ -56,6 +56,14 @@ def test_an_endpoint_that_its_owner_suspends_stays_as_it_is() -> None:
     assert in_words(fails(scene, DAY).plan(after(minutes=DAY)))[0] == "register: suspended"
 
 
+def test_a_report_without_an_attempt_ends_no_suspension() -> None:
+    """The last answer was 200 and cut short, so its status code alone says nothing."""
+    cut_short = health(200, error="the body is cut short", attempted=after(minutes=DAY))
+    suspended = at(replace(FAILED, health=cut_short), DAY)
+    assert not is_sending(suspended)
+    assert not is_sending(at(replace(suspended, health=replace(cut_short, error="")), DAY + 1))
+
+
 @pytest.mark.parametrize("cause", ["a change", "a test or a retry"])
 def test_a_resumed_endpoint_has_the_whole_time_again(cause: str) -> None:
     """The last attempt before the suspension counts no more, also when new counts come without an attempt."""
