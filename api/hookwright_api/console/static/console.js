@@ -52,7 +52,10 @@
 
   const prepare = (root) => {
     localTimes(root);
-    for (const element of root.querySelectorAll("[data-origin]")) element.textContent = location.origin;
+    for (const element of root.querySelectorAll("[data-origin]")) {
+      // With the end of its line, because everything after it on this line would move.
+      element.textContent = element.textContent.replace("$HOOKWRIGHT_API_URL", location.origin);
+    }
     for (const element of root.querySelectorAll("[data-copy], [data-script]")) element.hidden = false;
   };
 
