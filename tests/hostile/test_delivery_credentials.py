@@ -172,6 +172,6 @@ def test_v1_sets_no_credential_and_pull_has_none(acme: Organization, control_pla
     pulled["spec"] = {name: value for name, value in pulled["spec"].items() if name != "url"} | {"pull": {}}
     with pytest.raises(Exception, match="secretHeaders limits requests to a url"):
         acme.apply(pulled)
-    with pytest.raises(Exception, match="none that headers sets"):
+    with pytest.raises(Exception, match="none that headers or extraSignature sets"):
         acme.apply(with_secret("https://example.com/", headers={"AUTHORIZATION": "x"}))
     assert control_plane.objects.get("hwep", "orders", acme.name) is None
