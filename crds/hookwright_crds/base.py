@@ -4,7 +4,16 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+)
 from pydantic.alias_generators import to_camel
 
 from hookwright_crds import API_VERSION
@@ -13,6 +22,7 @@ DURATION_PATTERN: Final = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$"
 """Five digits a unit: enough for every use, and few enough that no number of seconds overflows."""
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """RFC 1123 subdomain, the form of a Kubernetes object name."""
+ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=NAME_PATTERN)]
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "hookwright"
@@ -183,4 +193,4 @@ class ObjectMeta(ServerModel):
 class ProjectRef(Model):
     """The Project, in the same namespace, that an object belongs to."""
 
-    name: str = Field(description="Name of the Project.", min_length=1, max_length=253, pattern=NAME_PATTERN)
+    name: ObjectName = Field(description="Name of the Project.")

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from hookwright_crds.base import NAME_PATTERN, Model, at_most
+from hookwright_crds.base import Model, ObjectName, at_most
 from hookwright_crds.endpoint_fields import MAX_ENTRIES, HeaderName, HeaderValue
 from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
@@ -15,27 +15,24 @@ GRANT_PARAMS_SENTENCE: Final = f"endpointParams must not set {', '.join(GRANT_PA
 PRINTABLE_PATTERN: Final = r"^[\x20-\x7e]+$"
 WORD_PATTERN: Final = r"^[\x21-\x7e]{1,256}$"
 
+SecretField = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=FIELD_NAME_PATTERN)]
+"""The name of a field of a Secret."""
+
 
 class OfferedSecretRef(Model):
     """A Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
 
-    name: str = Field(
+    name: ObjectName = Field(
         description='Name of the Secret, with the label hookwright.dev/delivery-credential: "true", and the annotation '
         "hookwright.dev/hosts: the hosts that may get it, such as api.example.com, *.example.org.",
-        min_length=1,
-        max_length=253,
-        pattern=NAME_PATTERN,
     )
 
 
 class CredentialRef(OfferedSecretRef):
     """A field of a Secret that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
 
-    key: str = Field(
-        description="Field of the Secret: 1 to 4,096 printable characters. White space at both ends is removed.",
-        min_length=1,
-        max_length=253,
-        pattern=FIELD_NAME_PATTERN,
+    key: SecretField = Field(
+        description="Field of the Secret: 1 to 4,096 printable characters. White space at both ends is removed."
     )
 
 

@@ -1,5 +1,6 @@
 """Pure: the fields of an endpoint that people set, by YAML, `/v1`, console or command line, each written once."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Final, Literal, Self, TypeVar
 
@@ -260,8 +261,13 @@ def check_consistent(fields: F) -> F:
             raise ValueError(SIGNATURE_HEADER_SENTENCE)
     if (fields.url is None) == (fields.pull is None):
         raise ValueError(URL_OR_PULL_SENTENCE)
-    for name in PUSH_FIELDS:
-        info = type(fields).model_fields[name]
-        if fields.pull is not None and getattr(fields, name) != info.default:
-            raise ValueError(PUSH_ONLY_SENTENCE.format(info.alias or name))
+    check_push_only(fields, PUSH_FIELDS)
     return fields
+
+
+def check_push_only(fields: EndpointFields, names: Iterable[str]) -> None:
+    """Return if an endpoint with ``pull`` has the defaults of these fields, raise ValueError otherwise."""
+    for name in names:
+        info = type(fields).model_fields[name]
+        if fields.pull is not None and getattr(fields, name) != info.get_default(call_default_factory=True):
+            raise ValueError(PUSH_ONLY_SENTENCE.format(info.alias or name))

@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from hookwright_crds.base import (
-    NAME_PATTERN,
     Duration,
     Model,
     ObjectMeta,
+    ObjectName,
     ProjectRef,
     ServerModel,
     Timestamp,
@@ -22,14 +22,14 @@ from hookwright_crds.base import (
     within,
 )
 from hookwright_crds.conditions import Condition
-from hookwright_crds.credential_fields import FIELD_NAME_PATTERN, OAuth2, SecretHeader
+from hookwright_crds.credential_fields import OAuth2, SecretField, SecretHeader
 from hookwright_crds.endpoint_fields import (
     CLOUDEVENTS,
     OVERLAP_BOUNDS,
-    PUSH_ONLY_SENTENCE,
     RESERVED_HEADERS,
     EndpointFields,
     Overlap,
+    check_push_only,
 )
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
 from hookwright_crds.signing_secrets import Encoding
@@ -44,8 +44,8 @@ HEADERS_ONCE_SENTENCE: Final = (
     "secretHeaders must set each header once, none that headers or extraSignature sets, and none that Hookwright or "
     "HTTP itself sets"
 )
-CREDENTIAL_FIELDS: Final = {"secret_headers": "secretHeaders", "oauth2": "oauth2"}
-"""Fields with credentials for the receiver, which an endpoint with ``pull`` does not have, and their aliases."""
+CREDENTIAL_FIELDS: Final = ("secret_headers", "oauth2")
+"""Fields with credentials for the receiver, which an endpoint with ``pull`` does not have."""
 AUTHORIZATION_SENTENCE: Final = (
     "oauth2 sets the header Authorization; omit it in headers, secretHeaders and extraSignature"
 )
@@ -117,11 +117,8 @@ class Project(ServerModel):
 class Handover(Model):
     """How a generated key is handed over to the person who requested it."""
 
-    secret_name: str = Field(
-        description="Name of the Secret that the operator creates; its field 'key' has the plaintext for the ttl.",
-        min_length=1,
-        max_length=253,
-        pattern=NAME_PATTERN,
+    secret_name: ObjectName = Field(
+        description="Name of the Secret that the operator creates; its field 'key' has the plaintext for the ttl."
     )
     ttl: Annotated[Duration, within("ttl", TTL_BOUNDS)] = Field(
         default="1h", description="How long the Secret exists, from 1m to 168h."
@@ -231,14 +228,11 @@ class ApiKey(ServerModel):
 class SecretRef(Model):
     """A field of a Secret that the tenant makes, in the endpoint's namespace."""
 
-    name: str = Field(description="Name of the Secret.", min_length=1, max_length=253, pattern=NAME_PATTERN)
-    key: str = Field(
+    name: ObjectName = Field(description="Name of the Secret.")
+    key: SecretField = Field(
         default="secret",
         description="Field of the Secret. It has a signing secret (whsec_ and base64 of 24 to 64 bytes), or up to "
         "four, separated by spaces: all of them sign webhook-signature, and the first one signs X-Service-Signature.",
-        min_length=1,
-        max_length=253,
-        pattern=FIELD_NAME_PATTERN,
     )
     encoding: Encoding = Field(
         default="whsec",
@@ -289,6 +283,11 @@ class WebhookEndpointSpec(EndpointFields):
         "receiver answers 401 or 403. Example: {clientId: hookwright, clientSecretRef: {name: billing-api, key: "
         "secret}, tokenUrl: 'https://auth.example.com/oauth2/token'}",
     )
+    tls: Tls | None = Field(
+        default=None,
+        description="Private certificate authorities of the receiver, and a client certificate. Example: "
+        "{caCertificateRefs: [{name: partner-ca}], clientCertificateRef: {name: partner-client}}",
+    )
 
     @property
     def secret_header_names(self) -> list[str]:
@@ -301,12 +300,6 @@ class WebhookEndpointSpec(EndpointFields):
         """The URLs that get requests, by field."""
         urls = {"spec.url": self.url, "spec.oauth2.tokenUrl": self.oauth2 and self.oauth2.token_url}
         return {field: url for field, url in urls.items() if url}
-
-    tls: Tls | None = Field(
-        default=None,
-        description="Private certificate authorities of the receiver, and a client certificate. Example: "
-        "{caCertificateRefs: [{name: partner-ca}], clientCertificateRef: {name: partner-client}}",
-    )
 
     @model_validator(mode="after")
     def _encrypted_with_tls(self) -> Self:
@@ -325,9 +318,7 @@ class WebhookEndpointSpec(EndpointFields):
             raise ValueError(HEADERS_ONCE_SENTENCE)
         if self.oauth2 is not None and "authorization" in taken_names.union(names):
             raise ValueError(AUTHORIZATION_SENTENCE)
-        for name, alias in CREDENTIAL_FIELDS.items():
-            if self.pull is not None and getattr(self, name):
-                raise ValueError(PUSH_ONLY_SENTENCE.format(alias))
+        check_push_only(self, CREDENTIAL_FIELDS)
         return self
 
 

@@ -37,7 +37,6 @@ from hookwright_crds.endpoint_fields import (
     SIGNATURE_RESERVED,
     TIMEOUT_BOUNDS,
     URL_OR_PULL_SENTENCE,
-    EndpointFields,
 )
 from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
 from hookwright_crds.resources import (
@@ -47,6 +46,7 @@ from hookwright_crds.resources import (
     HEADERS_ONCE_SENTENCE,
     ROTATION_SENTENCE,
     TTL_BOUNDS,
+    WebhookEndpointSpec,
 )
 from hookwright_crds.structural_schema import Schema, cel_text
 from hookwright_crds.tls import HTTPS_PATTERN, TLS_SENTENCE
@@ -132,9 +132,10 @@ def _url(rule: UrlRule) -> Rule:
 
 def _push_only(name: str) -> Rule:
     """Return the rule that an endpoint with ``pull`` has no such field, or its default, which the API server sets."""
-    info = EndpointFields.model_fields[name]
+    info = WebhookEndpointSpec.model_fields[name]
     field = info.alias or name
-    or_default = "" if info.default is None else f" || self.{field} == {info.default!r}"
+    is_set = info.default is not None and info.default_factory is None
+    or_default = f" || self.{field} == {info.default!r}" if is_set else ""
     return Rule(
         f"!has(self.pull) || !has(self.{field}){or_default}", PUSH_ONLY_SENTENCE.format(field), field=f".{field}"
     )
@@ -208,10 +209,7 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 field=".extraSignature",
                 reason=FORBIDDEN,
             ),
-            *(
-                Rule(f"!has(self.{field}) || !has(self.pull)", PUSH_ONLY_SENTENCE.format(field), field=f".{field}")
-                for field in CREDENTIAL_FIELDS.values()
-            ),
+            *map(_push_only, CREDENTIAL_FIELDS),
             Rule(
                 "!has(self.oauth2) "
                 "|| !(has(self.headers) && self.headers.exists(name, name.lowerAscii() == 'authorization')) && "

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from hookwright_crds.base import NAME_PATTERN, Model, at_most
+from hookwright_crds.base import Model, ObjectName, at_most
 from hookwright_crds.credential_fields import OfferedSecretRef
 
 MAX_AUTHORITIES: Final = 4
@@ -15,12 +15,9 @@ TLS_SENTENCE: Final = "tls needs a url that begins with https:"
 class CaCertificateRef(Model):
     """A ConfigMap that the tenant makes, in the endpoint's namespace, and offers for deliveries."""
 
-    name: str = Field(
+    name: ObjectName = Field(
         description="Name of the ConfigMap, with the label hookwright.dev/delivery-credential: "
-        '"true". Its field ca.crt has certificates in PEM, up to 16 KiB.',
-        min_length=1,
-        max_length=253,
-        pattern=NAME_PATTERN,
+        '"true". Its field ca.crt has certificates in PEM, up to 16 KiB.'
     )
 
 

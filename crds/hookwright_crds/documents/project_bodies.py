@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from hookwright_crds.base import NAME_PATTERN
+from hookwright_crds.base import ObjectName
 from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Request, printable
 
 
@@ -14,11 +14,8 @@ class ProjectRequest(Request):
     model_config = ConfigDict(json_schema_extra={"example": {"name": "billing", "display_name": "Billing"}})
 
     name: Annotated[
-        str,
+        ObjectName,
         Field(
-            min_length=1,
-            max_length=253,
-            pattern=NAME_PATTERN,
             description="The name in URLs and in the cluster: lower-case letters, digits, '-' and '.', with a letter "
             "or digit at the start and end and around each '.'.",
         ),
