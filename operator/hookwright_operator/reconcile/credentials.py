@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, format_timestamp
 from hookwright_crds.credential_fields import CredentialRef
@@ -28,15 +28,41 @@ from hookwright_operator.watch.objects import Secret
 _MAX_CHARACTERS: Final = 4096
 
 
+class Credentials(NamedTuple):
+    """The credentials of an endpoint that can be used: of secret headers all or none.
+
+    Attributes:
+        tls: also if the client certificate has ended.
+        fault: the verdict about the first credential that cannot be used, None if there is none.
+    """
+
+    secret_headers: tuple[SecretValue, ...]
+    oauth2: OAuth2Client | None
+    tls: TlsIdentity | None
+    fault: EndpointVerdict | None
+
+
 def resolve(
-    spec: WebhookEndpointSpec, credentials: Mapping[str, Secret]
-) -> tuple[tuple[SecretValue, ...], EndpointVerdict | None]:
-    """Return the values of all secret headers, or none of them and the verdict about the first one that lacks its own.
+    spec: WebhookEndpointSpec, secrets: Mapping[str, Secret], authorities: Mapping[str, str], now: datetime
+) -> Credentials:
+    """Return the credentials of an endpoint.
 
     Args:
         spec: of the endpoint.
-        credentials: the Secrets that their tenant offers for deliveries, by name.
+        secrets: the Secrets that their tenant offers for deliveries, by name.
+        authorities: the certificates of the ConfigMaps that their tenant offers, by name.
+        now: decides whether the client certificate has ended.
     """
+    headers, header_fault = _secret_headers(spec, secrets)
+    client, client_fault = _oauth2(spec, secrets)
+    identity, identity_fault = _tls(spec, secrets, authorities, now)
+    return Credentials(headers, client, identity, header_fault or client_fault or identity_fault)
+
+
+def _secret_headers(
+    spec: WebhookEndpointSpec, credentials: Mapping[str, Secret]
+) -> tuple[tuple[SecretValue, ...], EndpointVerdict | None]:
+    """Return the values of all secret headers, or none and the verdict about the first one without its value."""
     values = []
     for header in spec.secret_headers:
         targets = {"spec.url": spec.url or ""}
@@ -47,7 +73,7 @@ def resolve(
     return tuple(values), None
 
 
-def resolve_oauth2(
+def _oauth2(
     spec: WebhookEndpointSpec, credentials: Mapping[str, Secret]
 ) -> tuple[OAuth2Client | None, EndpointVerdict | None]:
     """Return the client of the token server, if there is one, or the verdict about its Secret.
@@ -64,17 +90,10 @@ def resolve_oauth2(
     return OAuth2Client(spec.oauth2.token_url, spec.oauth2.client_id, secret, tuple(form.items())), None
 
 
-def resolve_tls(
+def _tls(
     spec: WebhookEndpointSpec, credentials: Mapping[str, Secret], authorities: Mapping[str, str], now: datetime
 ) -> tuple[TlsIdentity | None, EndpointVerdict | None]:
-    """Return the TLS identity, or the verdict about its first fault; both, if the client certificate has ended.
-
-    Args:
-        spec: of the endpoint.
-        credentials: the Secrets that their tenant offers for deliveries, by name.
-        authorities: the certificates of the ConfigMaps that their tenant offers, by name.
-        now: decides whether the client certificate has ended.
-    """
+    """Return the TLS identity, or the verdict about its first fault; both, if the client certificate has ended."""
     if spec.tls is None or not spec.tls.references:
         return None, None
     fault = _authorities_fault(spec.tls, authorities)

@@ -15,7 +15,7 @@ from hookwright_crds.resources import (
     WebhookEndpoint,
     WebhookEndpointStatus,
 )
-from hookwright_operator.reconcile.credentials import resolve, resolve_oauth2, resolve_tls
+from hookwright_operator.reconcile.credentials import Credentials, resolve
 from hookwright_operator.reconcile.endpoint_verdict import (
     CONFLICT,
     UNSUPPORTED,
@@ -146,7 +146,7 @@ def _plan_held(observed: ObservedEndpoint, verdict: EndpointVerdict, now: dateti
     metadata: list[Action] = []
     if verdict.reason == UNSUPPORTED and observed.project is not None:
         metadata = _plan_metadata(observed, observed.project)
-    register = Register(_snapshot(observed, observed.secret, verdict, now))
+    register = Register(_snapshot(observed, observed.secret, verdict, _credentials(observed, now), now))
     return Plan((register, *metadata, *_plan_status(observed, verdict, now)))
 
 
@@ -159,8 +159,8 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
             observed.endpoint, observed.secret, observed.kept_secrets, now=now, new_secret=new_secret
         )
     reachable = _reachable(observed, now)
-    tls, tls_fault = resolve_tls(spec, observed.credentials, observed.authorities, now)
-    certificate_end = tls.ends_at if tls is not None else None
+    credentials = _credentials(observed, now)
+    certificate_end = credentials.tls.ends_at if credentials.tls is not None else None
     verdict = verdict_of(
         spec,
         signing.secret,
@@ -168,9 +168,7 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         allow_http=observed.allow_http,
         max_timeout=observed.max_timeout,
         refused_address=observed.refused_address,
-        credential_fault=resolve(spec, observed.credentials)[1]
-        or resolve_oauth2(spec, observed.credentials)[1]
-        or tls_fault,
+        credential_fault=credentials.fault,
         certificate_end=certificate_end,
         last_error=reachable.message if reachable.status == "False" else "",
     )
@@ -180,8 +178,8 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
     actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
-        actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, now)))
-    actions.append(Register(_snapshot(observed, signing.secret, verdict, now)))
+        actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, credentials, now)))
+    actions.append(Register(_snapshot(observed, signing.secret, verdict, credentials, now)))
     actions.extend(_plan_status(observed, verdict, now, signing.secret))
     end_ahead = certificate_end if certificate_end is not None and certificate_end > now else None
     again_at = min((time for time in (signing.again_at, end_ahead) if time is not None), default=None)
@@ -229,7 +227,7 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
             " It gets no events, and its pending deliveries are discarded. Set a later spec.expiresAt, or delete it."
         )
     verdict = EndpointVerdict(ready=False, reason=EXPIRED, message=message)
-    register = Register(_snapshot(observed, observed.secret, verdict, now))
+    register = Register(_snapshot(observed, observed.secret, verdict, _credentials(observed, now), now))
     if temporary and not observed.refused_write:
         event = event_of(endpoint, "Normal", EXPIRED, message)
         return Plan((register, DeleteEndpoint(key, meta.uid, meta.resource_version), event))
@@ -250,15 +248,21 @@ def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
     return [ApplyMetadata(key, meta.uid, owner_references=owners, finalizers=(FINALIZER,))]
 
 
-def _snapshot(observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, now: datetime) -> Endpoint:
+def _credentials(observed: ObservedEndpoint, now: datetime) -> Credentials:
+    return resolve(observed.endpoint.spec, observed.credentials, observed.authorities, now)
+
+
+def _snapshot(
+    observed: ObservedEndpoint, secret: Secret | None, verdict: EndpointVerdict, credentials: Credentials, now: datetime
+) -> Endpoint:
     encoding = observed.endpoint.spec.signing.encoding
     return Endpoint.of(
         observed.endpoint,
         max_timeout=observed.max_timeout,
         secrets=tuple(signing_secrets(secret, now=now, encoding=encoding)) if secret and not secret.foreign else (),
-        secret_headers=resolve(observed.endpoint.spec, observed.credentials)[0],
-        oauth2=resolve_oauth2(observed.endpoint.spec, observed.credentials)[0],
-        tls=resolve_tls(observed.endpoint.spec, observed.credentials, observed.authorities, now)[0],
+        secret_headers=credentials.secret_headers,
+        oauth2=credentials.oauth2,
+        tls=credentials.tls,
         block_reason="" if verdict.ready or verdict.sends else verdict.reason,
         rotation=rotation_of(secret) if secret is not None else 0,
         previous_until=previous_until(secret) if secret is not None else None,
@@ -325,17 +329,12 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
             message = "No attempt was made since the endpoint was resumed."
             return condition("Reachable", "Unknown", RESUMED, message, generation=generation, now=now)
     last_attempt = health.counts.last_attempt_time if health is not None else None
-    if health is None or (last_attempt is None and not health.error) or _is_resumed(observed, previous, health):
+    if health is None or (last_attempt is None and not health.error) or _is_unchanged(observed, previous, health):
         if previous is not None:
             return previous.model_copy(update={"observed_generation": generation})
         message = "No message was taken yet." if observed.endpoint.spec.pull else "No attempt was made yet."
         return condition("Reachable", "Unknown", "NotTried", message, generation=generation, now=now)
     code, pull = health.counts.last_status_code or 0, observed.endpoint.spec.pull
-    if previous is not None and previous.status == "False" and not (health.error or health.succeeded):
-        deliveries = observed.endpoint.status.deliveries
-        if deliveries is not None and deliveries.last_attempt_time == last_attempt:
-            # No attempt was made since, so nothing has recovered.
-            return previous.model_copy(update={"observed_generation": generation})
     has_failed = bool(health.error) or not 200 <= code < 300
     since = now
     if previous is not None and previous.status == ("False" if has_failed else "True"):
@@ -357,11 +356,14 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     return condition("Reachable", "False", reason, message, generation=generation, now=since)
 
 
-def _is_resumed(observed: ObservedEndpoint, previous: Condition | None, health: Health) -> bool:
-    """Return whether no attempt was made since a suspension ended, so that the last attempt counts no more."""
-    if previous is None or previous.status != "Unknown" or health.error or observed.endpoint.status.deliveries is None:
+def _is_unchanged(observed: ObservedEndpoint, previous: Condition | None, health: Health) -> bool:
+    """Return whether no attempt was made since the last status, so that a failure or a resumption stays as it is."""
+    if previous is None or previous.status == "True" or health.error or observed.endpoint.status.deliveries is None:
         return False
-    return observed.endpoint.status.deliveries.last_attempt_time == health.counts.last_attempt_time
+    has_recovered = previous.status == "False" and health.succeeded
+    return (
+        not has_recovered and observed.endpoint.status.deliveries.last_attempt_time == health.counts.last_attempt_time
+    )
 
 
 def _suspended_since(observed: ObservedEndpoint, reachable: Condition) -> datetime | None:
