@@ -20,8 +20,9 @@ import aiohappyeyeballs
 from hookwright_operator.delivery.http.connection import Connection, Exchange
 from hookwright_operator.delivery.http.egress_proxy import EgressProxy
 from hookwright_operator.delivery.http.error_messages import AttemptError, DeadlineError, Step, lookup_words, own_fault
-from hookwright_operator.delivery.http.guard import Guard, address_info, is_literal
+from hookwright_operator.delivery.http.guard import Guard, is_literal
 from hookwright_operator.delivery.http.resolver import GuardedResolver
+from hookwright_operator.delivery.http.sockets import connect
 from hookwright_operator.delivery.http.tls_contexts import TlsContexts
 from hookwright_operator.registry import TlsIdentity
 from hookwright_runtime.errors import RefusedAddressError
@@ -39,8 +40,6 @@ _RECEIVE_BUFFER: Final = 128 * 1024
 """Bytes that one connection can receive in one turn of the event loop, records of TLS without data included."""
 _STALL: Final = 0.1
 """Seconds by which a deadline must be late to show that this process stood still."""
-_NEXT_ADDRESS: Final = 0.25
-"""Seconds after which the next address is tried in parallel if one does not answer (RFC 8305 5)."""
 
 
 class Origin(NamedTuple):
@@ -312,11 +311,8 @@ class Client:
             address_of[sock] = sockaddr[0]
             return sock
 
-        candidates = [address_info(address, origin.port) for address in addresses]
         try:
-            sock = await aiohappyeyeballs.start_connection(
-                candidates, happy_eyeballs_delay=_NEXT_ADDRESS, interleave=1, socket_factory=guarded_socket
-            )
+            sock = await connect(addresses, origin.port, guarded_socket)
         except OSError as error:
             # If addresses fail for different reasons, aiohappyeyeballs raises one error without an errno.
             raise (own_faults[0] if own_faults else error) from None

@@ -10,13 +10,13 @@ from ipaddress import ip_network
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-import aiohappyeyeballs
 import structlog
 
 from hookwright_operator.delivery.http.connection import Exchange
 from hookwright_operator.delivery.http.error_messages import AttemptError, NoPlaceError, ProxyError, Step, own_fault
-from hookwright_operator.delivery.http.guard import Guard, address_info, host_suffix, is_literal
+from hookwright_operator.delivery.http.guard import Guard, host_suffix, is_literal
 from hookwright_operator.delivery.http.resolver import GuardedResolver, Lookup
+from hookwright_operator.delivery.http.sockets import connect
 from hookwright_runtime.errors import RefusedAddressError
 from hookwright_runtime.log_bounds import LogBound
 
@@ -140,9 +140,7 @@ class EgressProxy:
         addresses = [self._host]
         if not is_literal(self._host):
             addresses = await self._resolver.resolve("", self._host, self._port)
-        return await aiohappyeyeballs.start_connection(
-            [address_info(address, self._port) for address in addresses], happy_eyeballs_delay=0.25, interleave=1
-        )
+        return await connect(addresses, self._port)
 
     async def _ask(self, sock: socket.socket, host: str, target: str) -> None:
         loop = asyncio.get_running_loop()

@@ -64,8 +64,8 @@ class NoPlaceError(Exception):
             ``tls_contexts`` for a context.
     """
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"no place for a {'TLS context' if reason == 'tls_contexts' else 'name look-up'}")
+    def __init__(self, reason: str, thing: str = "a name look-up") -> None:
+        super().__init__(f"no place for {thing}")
         self.reason = reason
 
 

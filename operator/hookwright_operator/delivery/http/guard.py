@@ -5,7 +5,6 @@ literal addresses do not pass through the resolver. So no connection goes to an 
 """
 
 import re
-import socket
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
@@ -111,13 +110,6 @@ class Guard:
 def is_literal(host: str) -> bool:
     """Return whether a URL's host is written as an address and not as a name."""
     return ":" in host or host.replace(".", "").isdigit()
-
-
-def address_info(address: str, port: int) -> tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]:
-    """Return an address in the form of ``getaddrinfo``."""
-    if ":" in address:
-        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0)
-    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)
 
 
 def _network(network: str | Network) -> Network:

@@ -167,7 +167,7 @@ class Sender:
         start, clock = now(), asyncio.get_running_loop().time
         loop_start = clock()
         exchange = Exchange(self._response_limit)
-        fault, shortage, timed_out, was_answered, identity = "", "", False, False, None
+        fault, shortage, timed_out, identity = "", "", False, None
         tokens: list[str] = []
         try:
             target = self._target(endpoint)
@@ -187,13 +187,14 @@ class Sender:
                 with suppress(TokenServerError):  # then the refusal is the result
                     tokens.append(await self._tokens.get(endpoint, refused_token=tokens[0]))
                 if tokens[-1] != tokens[0]:
-                    exchange, was_answered = Exchange(self._response_limit), True
+                    exchange = Exchange(self._response_limit)
                     request, deadline = _request(target.head, lines, tokens, body), deadline + clock() - refused_at
                     await client.post(target.origin, request, exchange, deadline, namespace=endpoint.namespace)
         except DeadlineError:
             fault, timed_out = timeout_words(endpoint.timeout, exchange.step), True
         except Exception as error:  # noqa: BLE001 - every failure becomes an outcome
-            shortage = "" if exchange.status or was_answered else own_fault(error)
+            # With a second token the receiver has answered the request with the first one.
+            shortage = "" if exchange.status or len(tokens) > 1 else own_fault(error)
             fault = fault_words(error, exchange.step) or _internal(error, delivery, endpoint)
         return Outcome(
             status_code=exchange.status,

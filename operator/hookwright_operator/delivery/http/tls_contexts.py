@@ -43,22 +43,21 @@ class TlsContexts:
         if identity is None:
             return self._system
         key = namespace, identity.digest
-        context = self._contexts.find(key) or self._living.get(key)
+        context = self._living.get(key)
         if context is None:
             with await self._places.acquire(namespace):
-                context = self._contexts.find(key) or self._living.get(key)
+                context = self._living.get(key)
                 if context is None:
                     self._check_place(namespace)
                     # To read the system's authorities takes 70 ms, for which the event loop must not wait.
-                    context = await asyncio.to_thread(create_context, identity)
-                    self._living[key] = context
-                    self._contexts.keep(key, context, namespace)
+                    context = self._living[key] = await asyncio.to_thread(create_context, identity)
+        self._contexts.keep(key, context, namespace)
         return context
 
     def _check_place(self, namespace: str) -> None:
         of_namespace = sum(holder == namespace for holder, _ in self._living)
         if of_namespace >= _CONTEXTS or len(self._living) >= 2 * _CONTEXTS:
-            raise NoPlaceError("tls_contexts")
+            raise NoPlaceError("tls_contexts", "a TLS context")
 
 
 def create_context(identity: TlsIdentity | None = None) -> ssl.SSLContext:
