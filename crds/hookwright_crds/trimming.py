@@ -16,7 +16,7 @@ KEPT_BYTES: Final = 4096
 CREDENTIAL_BYTES: Final = 16_384
 """Maximum bytes that are kept of the fields of a Secret or ConfigMap for deliveries, with names; Secrets in base64."""
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - the type of a Secret
-"""Nobody can offer such a Secret: who may only create Secrets could read the token that Kubernetes writes into it."""
+"""Such a Secret cannot be offered: a user who may only create Secrets could read the token that it gets."""
 MORE_FINALIZERS: Final = "hookwright.dev/more"
 """A placeholder in the list of finalizers for those that were removed; no finalizer has this name."""
 

@@ -1,4 +1,4 @@
-"""A receiver with https and a private authority that wants a client certificate, in threads of its own."""
+"""A receiver with https and a private authority that wants a client certificate; it runs in threads."""
 
 import ssl
 import threading

@@ -349,7 +349,7 @@ def _reachable(observed: ObservedEndpoint, now: datetime) -> Condition:
     if pull:
         answer = "The last message was not acknowledged."
     message = _limited(health.error, health.limited_to) if health.error else old_message or answer
-    # An attempt that got no access token is not recorded, so it has no time of its own.
+    # An attempt that got no access token is not recorded, so the last attempt is older.
     latest = now if health.error else last_attempt
     is_failing = latest is not None and latest - since > FAILING_AFTER
     reason = FAILING if is_failing else "AttemptFailed"

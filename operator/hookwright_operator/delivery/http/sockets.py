@@ -15,12 +15,7 @@ async def connect(
     port: int,
     socket_factory: Callable[[aiohappyeyeballs.AddrInfoType], socket.socket] | None = None,
 ) -> socket.socket:
-    """Return a connected socket.
-
-    Args:
-        addresses: numeric.
-        port: of all of them.
-        socket_factory: creates the socket of an address, or raises an OSError that excludes the address.
+    """Return a socket that is connected to one of these numeric addresses; a factory may refuse one by an OSError.
 
     Raises:
         OSError: no address accepts; without an errno if they fail for different reasons.
