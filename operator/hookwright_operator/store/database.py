@@ -2,10 +2,10 @@
 
 On SQLite one thread writes, and a few other threads read.
 
-On PostgreSQL one connection writes, two read for deliveries, two read the delivery log, and one carries notifications.
-A transaction runs again if PostgreSQL aborted it and it was not at fault, such as in a deadlock. It also runs again if
-its connection turned out to be dead. This is safe because its work depends on nothing but the database. The outcome of
-a transaction is unknown only if the connection is lost during COMMIT.
+On PostgreSQL two connections write, one of them settlements; two read for deliveries, two read the delivery log, and
+one carries notifications. A transaction runs again if PostgreSQL aborted it and it was not at fault, such as in a
+deadlock. It also runs again if its connection turned out to be dead. This is safe because its work depends on nothing
+but the database. The outcome of a transaction is unknown only if the connection is lost during COMMIT.
 """
 
 import asyncio
@@ -29,6 +29,8 @@ from hookwright_runtime.errors import StoreUnavailable
 
 T = TypeVar("T")
 
+WRITERS: Final = 2
+"""Connections to PostgreSQL that write: one writes settlements, the other one everything else."""
 READERS: Final = 2
 """Connections that read for deliveries, and connections that read the delivery log.
 
@@ -156,7 +158,7 @@ class PostgresDatabase:
     is_shared = True
 
     def __init__(self, url: str) -> None:
-        self._writer = postgres_engine(url, connections=1)
+        self._writer = postgres_engine(url, connections=WRITERS)
         self._readers = [postgres_engine(url, connections=READERS) for _ in range(2)]
         self.notifications = Notifications(lambda: connected(url))
 

@@ -188,7 +188,7 @@ class Store:
             again: an earlier call with them failed; this call skips deliveries that it settled in spite of that.
         """
         number = len(settlements)
-        unchanged_ids = await self.transactions.group_commit.submit(
+        unchanged_ids = await self.transactions.settlements.submit(
             self._settle, Settlements(settlements, again), weight=2 * number, parts=number
         )
         self.statistics.count(settlements, unchanged_ids)
@@ -317,4 +317,5 @@ class Store:
         return claim.claim(connection, calls, owner=self.instance, now=self._clock())
 
     def _settle_all(self, connection: Connection, calls: Sequence[Settlements]) -> list[frozenset[str]]:
-        return settle.settle(connection, calls, owner=self.instance, slot=self.transactions.slot, now=self._clock())
+        slot = self.transactions.settling_slot
+        return settle.settle(connection, calls, owner=self.instance, slot=slot, now=self._clock())

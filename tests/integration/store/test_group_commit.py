@@ -19,23 +19,37 @@ from hookwright_runtime.errors import StoreError, StoreUnavailable
 async def test_whatever_gathers_during_a_transaction_goes_into_the_next(
     store: Store, url: str, observed: Observed
 ) -> None:
-    """Accepts, settlements, claims and releases that arrive during a transaction share the next transaction."""
-    first, second = await accept_one(store, claimed=True), await accept_one(store, claimed=True)
+    """Accepts, claims and releases that arrive during a transaction share the next transaction."""
+    claimed = await accept_one(store, claimed=True)
     await accept_one(store, uid="audit")
     async with held(store, url) as holding:
         observed.operations.clear()
         gathered = asyncio.gather(
             store.accept([event("other")]),
-            store.settle([settlement(first, State.DELIVERED)]),
             store.claim([("audit", 1)]),
             store.accept([event("other")]),
-            store.release([second.id]),
+            store.release([claimed.id]),
         )
         await asyncio.sleep(0)
     await gathered
 
     await holding
-    assert observed.operations == ["hold", "commit", "accept", "settle", "claim", "release", "commit"]
+    assert observed.operations == ["hold", "commit", "accept", "claim", "release", "commit"]
+
+
+async def test_only_on_sqlite_a_settlement_shares_that_transaction(store: Store, url: str, observed: Observed) -> None:
+    """On PostgreSQL it has a connection of its own, and is committed during the other transaction."""
+    claimed = await accept_one(store, claimed=True)
+    async with held(store, url) as holding:
+        observed.operations.clear()
+        settling = asyncio.ensure_future(store.settle([settlement(claimed, State.DELIVERED)]))
+        if store.is_shared:
+            await asyncio.wait_for(settling, PATIENCE)
+        assert not holding.done()
+    await settling
+    await holding
+    assert (observed.operations[0] == "settle") == store.is_shared
+    assert await state_of(store, claimed.id) is State.DELIVERED
 
 
 @pytest.mark.both_engines
