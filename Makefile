@@ -1,7 +1,7 @@
-# Hookwright. `make demo` and `make test` work on a fresh machine with Python 3.11 to 3.13 and Go.
+# Hookwright. `make demo` and `make test` work on a fresh machine with Python 3.11 to 3.14 and Go.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-PYTHON ?= $(firstword $(foreach candidate,python3.13 python3.12 python3.11 python3,$(shell command -v $(candidate) >/dev/null 2>&1 && $(candidate) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $(candidate))))
+PYTHON ?= $(firstword $(foreach candidate,python3.14 python3.13 python3.12 python3.11 python3,$(shell command -v $(candidate) >/dev/null 2>&1 && $(candidate) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && echo $(candidate))))
 BIN := .venv/bin
 
 NODE ?= ../shared/node
@@ -118,7 +118,7 @@ lock: .venv/ready ## resolve the three locks from pyproject.toml: development, i
 	sed -nE 's/^requires = \["(.*)"\]/\1/p' pyproject.toml | $(LOCK) -c requirements.lock - -o requirements-build.lock
 
 .venv/ready: requirements.lock pyproject.toml cli/pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Hookwright needs Python 3.11, 3.12 or 3.13 with the venv module (Debian: apt-get install python3-venv)"; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Hookwright needs Python 3.11 to 3.14 with the venv module (Debian: apt-get install python3-venv)"; exit 1; }
 	@echo "installing into .venv (once)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock

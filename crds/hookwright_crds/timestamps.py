@@ -7,7 +7,7 @@ from typing import Final
 EXPECTED_TIME: Final = "send a time from 1970 to 9999 with its zone (RFC 3339), such as 2030-01-31T12:00:00Z"
 
 _TIMESTAMP: Final = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-5][0-9])"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-5][0-9])"
 )
 _SECONDS: Final = slice(17, 19)
 """The place of the seconds in a time of this form."""

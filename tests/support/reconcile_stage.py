@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -114,6 +115,7 @@ class TransactionsInMemory(Transactions):
     def __init__(self) -> None:
         self.clock = lambda: 0
         self._engine = create_engine("sqlite://")
+        weakref.finalize(self, self._engine.dispose)
         metadata.create_all(self._engine)
 
     def write(
