@@ -7,9 +7,9 @@ import yaml
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.oauth2_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 from support.polling import eventually
-from support.tls_receiver import authority, tls_receiving
+from support.tls_receiver import tls_receiving
 
-from hookwright_dev.cluster.certificates import KeyPair
+from hookwright_dev.cluster.certificates import Authority, KeyPair
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/credentials"
 HEADER = {"name": "Authorization", "prefix": "Bearer ", "secretKeyRef": {"name": "api", "key": "token"}}
@@ -121,7 +121,7 @@ def test_a_private_receiver_gets_the_client_certificate_and_a_renewed_one_at_onc
     org: Organization, tmp_path: Path
 ) -> None:
     """While the authority or the pair is missing, unfit or for another host, deliveries wait; no attempt is made."""
-    trusted = authority()
+    trusted = Authority()
     first, second = trusted.issue("first"), trusted.issue("second")
     tls = {"caCertificateRefs": [{"name": "partner-ca"}], "clientCertificateRef": {"name": "pair"}}
     with tls_receiving(trusted, tmp_path) as receiver:

@@ -12,8 +12,9 @@ from support.api_processes import Organization, problem_of
 from support.cluster_actions import condition, endpoint, receiving
 from support.oauth2_server import CLIENT_ID, TokenServer
 from support.polling import eventually
-from support.tls_receiver import authority, tls_receiving
+from support.tls_receiver import tls_receiving
 
+from hookwright_dev.cluster.certificates import Authority
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
@@ -122,7 +123,7 @@ def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
     control_plane: Cluster, organizations: Organizations, acme: Organization, tmp_path: Path
 ) -> None:
     """Not by its name, by an idle connection, or by a field that skips verification, while its owner delivers."""
-    trusted, thief = authority(), organizations.new("thief")
+    trusted, thief = Authority(), organizations.new("thief")
     thief.project()
     tenants = [(tenant, tenant.service_key()) for tenant in (acme, thief)]
     pair = trusted.issue("acme")

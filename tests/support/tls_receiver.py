@@ -5,16 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from hookwright_dev.cluster.certificates import Authority, KeyPair
-
-
-def authority(*, days_ago: float = 0) -> Authority:
-    """Return an authority whose certificates end a year after they were made, so many days ago."""
-    return Authority.create(datetime.now(UTC) - timedelta(days=days_ago))
 
 
 def pem(pair: KeyPair) -> str:

@@ -1,79 +1,47 @@
-"""Usage of processes: CPU seconds and resident memory, as Linux counts them."""
+"""Usage of processes: CPU seconds and resident memory, by psutil."""
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
 from typing import Final
 
-_TICK: Final = os.sysconf("SC_CLK_TCK")
-_PROC: Final = Path("/proc")
+import psutil
+
 _CALM_CORES: Final = 0.3
 _LOOK_SECONDS: Final = 1.0
 
 
-def parse_cpu(stat: str) -> int:
-    """Pure: return the ticks of user and system time in ``/proc/<pid>/stat`` (proc(5)), for any name of the program.
-
-    They include the ticks of ended children that the process has waited for.
-    """
-    return sum(int(field) for field in _fields(stat)[11:15])
-
-
-def parse_parent(stat: str) -> int:
-    """Pure: return the id of the parent process in ``/proc/<pid>/stat``."""
-    return int(_fields(stat)[1])
-
-
-def _fields(stat: str) -> list[str]:
-    return stat.rpartition(")")[2].split()
-
-
-def parse_resident(status: str) -> float:
-    """Pure: return the MiB of ``VmRSS`` in ``/proc/<pid>/status``."""
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
-
-
-def parse_machine(stat: str) -> int:
-    """Pure: return the ticks that all cores were busy, in ``/proc/stat``; waiting for a disk does not count."""
-    user, nice, system, _idle, _iowait, irq, softirq, *_ = (int(field) for field in stat.splitlines()[0].split()[1:])
-    return user + nice + system + irq + softirq
-
-
-def families(pids: Iterable[int]) -> dict[int, dict[int, int]]:
-    """Return, for each process, the ticks that it and each of its living descendants have used, by process id."""
-    stats: dict[int, str] = {}
-    for folder in _PROC.glob("[0-9]*"):
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds of a process and its descendants; of those that have ended, what it has waited for."""
+    total = 0.0
+    for member in _family(pid):
         # Processes may end during the reading.
-        with suppress(FileNotFoundError, ProcessLookupError):
-            stats[int(folder.name)] = (folder / "stat").read_text()
-    children: dict[int, list[int]] = {}
-    for pid, stat in stats.items():
-        children.setdefault(parse_parent(stat), []).append(pid)
-    return {
-        pid: {member: parse_cpu(stats[member]) for member in _descent(pid, children) if member in stats} for pid in pids
-    }
-
-
-def _descent(pid: int, children: Mapping[int, Sequence[int]]) -> list[int]:
-    return [pid, *(member for child in children.get(pid, ()) for member in _descent(child, children))]
+        with suppress(psutil.NoSuchProcess):
+            times = member.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def resident(pid: int) -> float:
     """Return the resident memory of a process and its descendants in MiB."""
     total = 0.0
-    for member in families([pid])[pid]:
-        with suppress(FileNotFoundError, ProcessLookupError, StopIteration):
-            total += parse_resident((_PROC / str(member) / "status").read_text())
+    for member in _family(pid):
+        with suppress(psutil.NoSuchProcess):
+            total += member.memory_info().rss / 2**20
     return total
 
 
+def _family(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
 def machine_cpu_seconds() -> float:
-    """Return the CPU seconds that the whole machine has used so far."""
-    return parse_machine((_PROC / "stat").read_text()) / _TICK
+    """Return the CPU seconds that all cores were busy so far; waiting for a disk does not count."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +70,11 @@ class Meter:
 
     def read(self) -> Used:
         """Return the usage since then."""
-        return Used({name: (ticks - self._before[name]) / _TICK for name, ticks in self._now().items()})
+        return Used({name: seconds - self._before[name] for name, seconds in self._now().items()})
 
-    def _now(self) -> dict[str, int]:
-        own_pid = os.getpid()
-        ticks = families([own_pid, *chain.from_iterable(self._pids.values())])
-        by_name = {name: sum(sum(ticks[pid].values()) for pid in pids) for name, pids in self._pids.items()}
-        # Other children of this process, which it has waited for, are not measured: between two readings
-        # there are none.
-        return {**by_name, "harness": ticks[own_pid][own_pid]}
+    def _now(self) -> dict[str, float]:
+        by_name = {name: sum(map(cpu_seconds, pids)) for name, pids in self._pids.items()}
+        return {**by_name, "harness": time.process_time()}
 
 
 class Noise:

@@ -3,7 +3,6 @@
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Self
 
@@ -199,7 +198,7 @@ class ControlPlane(Cluster):
 
     def _write_files(self, audit_level: AuditLevel | None) -> None:
         """Write certificates, keys and the administrator's kubeconfig; also the audit policy if there is a level."""
-        authority = Authority.create(datetime.now(UTC))
+        authority = Authority()
         admin = authority.issue("hookwright-admin", group="system:masters")
         self._pki.mkdir(mode=0o700)
         self.ca.write_bytes(authority.pem)

@@ -11,8 +11,9 @@ import pytest
 from support.attempts import BODY, MESSAGE, SECRET, delivery_of, endpoint, loopback, send
 from support.polling import PATIENCE, until
 from support.receivers import answers, certificate, keeps_answering, read_request, serve
-from support.tls_receiver import authority, pem, tls_receiving
+from support.tls_receiver import pem, tls_receiving
 
+from hookwright_dev.cluster.certificates import Authority
 from hookwright_dev.receiver import Receiver
 from hookwright_operator.delivery.http import client, tls_contexts
 from hookwright_operator.delivery.http.connection import READ_LIMIT
@@ -130,7 +131,7 @@ async def test_a_connection_with_another_tls_identity_is_never_used(
 ) -> None:
     """Not by an endpoint without the client certificate, and a renewed certificate has its own connection at once."""
     monkeypatch.setattr(client, "KEEPALIVE", 600.0)
-    trusted, other = authority(), authority()
+    trusted, other = Authority(), Authority()
     cas = trusted.pem.decode()
     with tls_receiving(trusted, tmp_path) as receiver:
         plain = replace(endpoint(receiver.url), namespace="rival", uid="uid-2")
@@ -156,7 +157,7 @@ async def test_contexts_are_bounded_and_verify_certificates_and_names(monkeypatc
     """The namespace with the most loses one. A private authority replaces those of the system."""
     monkeypatch.setattr(tls_contexts, "_CONTEXTS", 3)
     contexts = TlsContexts()
-    identities = [identity(authority().pem.decode()) for _ in range(4)]
+    identities = [identity(Authority().pem.decode()) for _ in range(4)]
     mine = await contexts.context_of(identities[0], "acme")
     crowd = [await contexts.context_of(identity, "crowd") for identity in identities[1:]]
     assert await contexts.context_of(identities[0], "acme") is mine

@@ -180,9 +180,9 @@ def test_a_request_for_a_token_has_one_form(spec: dict[str, Any]) -> None:
         WebhookEndpointSpec.model_validate({**manifest, "oauth2": OAUTH2, **spec})
 
 
-AUTHORITY, OTHER = Authority.create(NOW - timedelta(days=1)), Authority.create(NOW)
-PAIR, SECOND = AUTHORITY.issue("first"), AUTHORITY.issue("second")
+AUTHORITY, OTHER = Authority(), Authority()
 END = NOW + timedelta(days=364)
+PAIR, SECOND = AUTHORITY.issue("first", ends_at=END), AUTHORITY.issue("second", ends_at=END)
 TLS = {"caCertificateRefs": [{"name": "ca"}], "clientCertificateRef": {"name": "api"}}
 CERTIFICATES = {"ca": f"# Société\n{AUTHORITY.pem.decode()}"}
 

@@ -1,6 +1,5 @@
 """The TLS contexts of endpoints with certificates of their own: how many there are, and what they offer."""
 
-from datetime import UTC, datetime
 from hashlib import sha256
 
 import pytest
@@ -10,7 +9,7 @@ from hookwright_operator.delivery.http.error_messages import NoPlaceError
 from hookwright_operator.delivery.http.tls_contexts import _CONTEXTS, TlsContexts, create_context
 from hookwright_operator.registry import TlsIdentity
 
-PEM = Authority.create(datetime.now(UTC)).pem.decode()
+PEM = Authority().pem.decode()
 
 
 def identity(number: int) -> TlsIdentity:
