@@ -36,8 +36,11 @@ def exclusive(path: Path, subject: str) -> Iterator[None]:
         subject: the thing that the processes prepare; the progress line of a waiting one names it.
     """
     with path.open("w") as lock:
-        with progress(f"waiting for another process that prepares {subject}"):
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with progress(f"waiting for another process that prepares {subject}"):
+                fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

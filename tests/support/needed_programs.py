@@ -13,7 +13,7 @@ import pytest
 from _pytest.capture import CaptureManager
 
 from hookwright_dev.cache import exclusive, tools_folder
-from hookwright_dev.progress import progress, reported
+from hookwright_dev.progress import progress
 
 _acquirers: dict[str, Callable[[], object]] = {}
 _slow: set[str] = set()
@@ -37,14 +37,12 @@ class Preparation(threading.Thread):
     """The acquisition of one program.
 
     Attributes:
-        state: what it does now, for a progress display.
         error: the error that ended it; the setup of each test that needs the program raises it.
     """
 
     def __init__(self, fixture: str) -> None:
         """Prepare the program of a fixture."""
         super().__init__(name=fixture, daemon=True)
-        self.state = fixture
         self.error: Exception | None = None
 
     def run(self) -> None:
@@ -52,13 +50,10 @@ class Preparation(threading.Thread):
         try:
             folder = tools_folder()
             folder.mkdir(parents=True, exist_ok=True)
-            with reported(self._show), exclusive(folder / f"needed-{self.name}.lock", self.name):
+            with exclusive(folder / f"needed-{self.name}.lock", self.name):
                 _acquirers[self.name]()
         except Exception as error:  # noqa: BLE001 - a test raises it
             self.error = error
-
-    def _show(self, line: str) -> None:
-        self.state = line
 
 
 def _prepare(fixtures: Iterable[str]) -> list[Preparation]:
@@ -96,10 +91,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Wait for the programs of a test, with a progress display, before its time limit begins."""
     running = [preparation for preparation in _prepare(_fixtures(item)) if preparation.is_alive()]
     if running:
-        with uncaptured(item.config), progress(f"preparing {', '.join(process.name for process in running)}") as show:
-            while running := [preparation for preparation in running if preparation.is_alive()]:
-                show("; ".join(preparation.state for preparation in running))
-                running[0].join(0.2)
+        with uncaptured(item.config), progress(f"preparing {', '.join(process.name for process in running)}"):
+            for preparation in running:
+                preparation.join()
     return (yield)
 
 
