@@ -96,10 +96,10 @@ docs: .venv/ready ## write the references in docs/ and the chart's generated fil
 image: ## build the image with Docker (IMAGE=registry.example.com/hookwright:0.1.0)
 	docker build -t $(IMAGE) --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) .
 
-cli: .venv/ready ## build the command line into dist/: the wheel, the single-file program, the manifest for krew
+cli: .venv/ready ## build the command line into dist/: the wheel and the single-file program
 	@$(BIN)/python -m hookwright_dev.command_artefacts
 
-release: .venv/ready ## write the files of a release into dist/release; needs IMAGE_REPOSITORY, CHART_REPOSITORY, RELEASES_URL
+release: .venv/ready ## write the files of a release into dist/release; needs IMAGE_REPOSITORY and CHART_REPOSITORY
 	@$(BIN)/python -m hookwright_dev.release files
 
 publish: .venv/ready ## sign and push a release, as the workflow does after a tag (PRINT=1: print the commands)

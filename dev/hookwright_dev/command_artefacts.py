@@ -1,4 +1,4 @@
-"""The release artefacts of the command line: the wheel, the single-file zipapp and the manifest for krew.
+"""The release artefacts of the command line: the wheel and the single-file zipapp.
 
 ``python -m hookwright_dev.command_artefacts`` writes them to ``dist/``. The versions of the zipapp's dependencies are
 those of ``requirements.lock``.
@@ -9,13 +9,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipapp
 import zipfile
 from pathlib import Path
 from typing import Final
-
-import yaml
 
 from hookwright_dev.cluster.stack import ROOT
 
@@ -75,54 +72,17 @@ def _versions(lock: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def krew_manifest(version: str, digest: str, downloads: str) -> str:
-    """Return the manifest of the kubectl plugin for krew; ``downloads`` is the URL of the archive's folder."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return yaml.safe_dump(
-        {
-            "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
-            "kind": "Plugin",
-            "metadata": {"name": "hookwright"},
-            "spec": {
-                "version": f"v{version}",
-                "homepage": "https://hookwright.dev",
-                "shortDescription": "Webhooks, deliveries and replays of Hookwright",
-                "description": "Shows whether Hookwright is well, reads the delivery log, and retries and replays.\n",
-                "caveats": f"It needs Python {python}.\n",
-                "platforms": [
-                    {
-                        "selector": {"matchLabels": {"os": "linux", "arch": "amd64"}},
-                        "uri": f"{downloads}/kubectl-hookwright.zip",
-                        "sha256": digest,
-                        "bin": "kubectl-hookwright",
-                    }
-                ],
-            },
-        },
-        sort_keys=False,
-    )
-
-
-def write(folder: Path, downloads: str) -> None:
-    """Write all artefacts into a folder, whose files have the URL ``downloads`` after their publication."""
+def write(folder: Path) -> None:
+    """Write both artefacts into a folder."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob("hookwright_cli-*.whl"):
         old.unlink()
-    wheel = build_wheel(folder)
-    build_zipapp(wheel, folder / ZIPAPP_NAME)
-    plugin = folder / "kubectl-hookwright.zip"
-    with zipfile.ZipFile(plugin, "w") as archive:
-        entry = zipfile.ZipInfo("kubectl-hookwright")
-        entry.external_attr = 0o755 << 16
-        archive.writestr(entry, (folder / ZIPAPP_NAME).read_bytes())
-    version = tomllib.loads((SOURCE / "pyproject.toml").read_text())["project"]["version"]
-    digest = hashlib.sha256(plugin.read_bytes()).hexdigest()
-    (folder / "hookwright.yaml").write_text(krew_manifest(version, digest, downloads))
+    build_zipapp(build_wheel(folder), folder / ZIPAPP_NAME)
 
 
 def main() -> None:
-    """Write all artefacts into ``dist/``."""
-    write(DIST, DIST.as_uri())
+    """Write both artefacts into ``dist/``."""
+    write(DIST)
     for path in sorted(path for path in DIST.iterdir() if path.is_file()):
         print(path.relative_to(ROOT), path.stat().st_size)
 

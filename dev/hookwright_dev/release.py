@@ -5,7 +5,7 @@
 the site.
 
 Names in public registries are settings, because somebody else could register a name that this project prints:
-``IMAGE_REPOSITORY``, ``CHART_REPOSITORY`` and ``RELEASES_URL``, the folder of all releases.
+``IMAGE_REPOSITORY`` and ``CHART_REPOSITORY``.
 """
 
 import argparse
@@ -40,7 +40,6 @@ _TAG: Final = "refs/tags/v"
 _EXAMPLES: Final = {
     "IMAGE_REPOSITORY": "registry.example.com/hookwright",
     "CHART_REPOSITORY": "oci://registry.example.com/charts",
-    "RELEASES_URL": "https://example.com/hookwright/releases/download",
 }
 
 
@@ -52,13 +51,11 @@ class Release:
         version: without ``v``.
         image: the image's repository.
         charts: the OCI registry's folder of the chart.
-        downloads: the URL of the folder with the files of this release.
     """
 
     version: str
     image: str
     charts: str
-    downloads: str
 
     @property
     def chart(self) -> str:
@@ -80,8 +77,7 @@ def release_of(environ: Mapping[str, str]) -> Release:
         raise DevError(f"the tag is {tag.removeprefix('refs/tags/')}, but the version of the checkout is {version}")
     if tag.startswith(_TAG) and f"\n## [{version}]" not in (ROOT / "CHANGELOG.md").read_text():
         raise DevError(f"CHANGELOG.md has no section [{version}]: name the section of this release so")
-    downloads = f"{environ['RELEASES_URL'].rstrip('/')}/v{version}"
-    return Release(version, environ["IMAGE_REPOSITORY"], environ["CHART_REPOSITORY"], downloads)
+    return Release(version, environ["IMAGE_REPOSITORY"], environ["CHART_REPOSITORY"])
 
 
 def checkout_version() -> str:
@@ -112,7 +108,7 @@ def write_files(release: Release, folder: Path) -> list[Path]:
     """Write every file of a release into a new folder: command line, chart, site and checksums."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command_artefacts.write(folder, release.downloads)
+    command_artefacts.write(folder)
     _write_chart(release, folder)
     _write_site(folder / SITE)
     names = sorted(path.name for path in folder.iterdir())

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import tarfile
-from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -19,7 +18,6 @@ from hookwright_dev.errors import DevError
 SETTINGS = {
     "IMAGE_REPOSITORY": "registry.example.org/hooks/hookwright",
     "CHART_REPOSITORY": "oci://registry.example.org/hooks",
-    "RELEASES_URL": "https://example.org/releases/download",
     "IMAGE_DIGEST": f"sha256:{'a' * 64}",
     "SIGNER_IDENTITY": "https://example.org/workflow",
 }
@@ -40,7 +38,7 @@ def test_the_workflow_passes_actionlint(actionlint: Path, change: str, tmp_path:
 def test_a_tag_that_contradicts_the_checkout_is_refused_before_anything_is_pushed() -> None:
     """The message names the setting, the versions, or the missing section; without a tag no name is needed."""
     version = release.checkout_version()
-    for name in ("IMAGE_REPOSITORY", "CHART_REPOSITORY", "RELEASES_URL"):
+    for name in ("IMAGE_REPOSITORY", "CHART_REPOSITORY"):
         with pytest.raises(DevError, match=f"{name} is not set"):
             release.release_of({**SETTINGS, name: "", "GITHUB_REF": f"refs/tags/v{version}"})
     with pytest.raises(DevError, match=rf"the tag is v9\.9\.9, but the version of the checkout is {version}"):
@@ -55,14 +53,11 @@ def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_p
     new_release = release.release_of(SETTINGS)
     names = {path.name for path in release.write_files(new_release, folder)}
     assert names == {
-        *("SHA256SUMS", "hookwright.pyz", "hookwright.yaml", "kubectl-hookwright.zip", "hookwright-site.tar.gz"),
+        *("SHA256SUMS", "hookwright.pyz", "hookwright-site.tar.gz"),
         *(f"hookwright-{new_release.version}.tgz", f"hookwright_cli-{new_release.version}-py3-none-any.whl"),
     }
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
     check_command_line(folder, new_release.version, tmp_path)
-    (platform,) = yaml.safe_load((folder / "hookwright.yaml").read_text())["spec"]["platforms"]
-    assert platform["uri"] == f"https://example.org/releases/download/v{new_release.version}/kubectl-hookwright.zip"
-    assert platform["sha256"] == sha256((folder / "kubectl-hookwright.zip").read_bytes()).hexdigest()
     outcome = subprocess.run(
         [chart.helm, "template", folder / new_release.chart], capture_output=True, text=True, timeout=60, check=True
     )
