@@ -3,9 +3,10 @@
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from hookwright_dev.processes import ChildProcess
 from hookwright_dev.progress import progress
 
 GO_VERSION: Final = "1.26"
+_TOOL_SECONDS: Final = 600
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -71,6 +73,34 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def run_tool(
+    subject: str, argv: Sequence[str | Path], environ: Mapping[str, str], *, folder: Path | None = None
+) -> str:
+    """Return the standard output of a program that fetches or installs something.
+
+    Args:
+        subject: its name for people.
+        argv: its command line.
+        environ: its environment.
+        folder: where it runs, by default in the folder of temporary files.
+
+    Raises:
+        ToolError: it failed; the message has the end of its output.
+    """
+    process = subprocess.run(
+        argv,
+        cwd=folder or tempfile.gettempdir(),
+        env=dict(environ),
+        capture_output=True,
+        text=True,
+        timeout=_TOOL_SECONDS,
+        check=False,
+    )
+    if process.returncode != 0:
+        raise ToolError(f"{subject} failed:\n{(process.stderr or process.stdout).strip()[-1000:]}")
+    return process.stdout
 
 
 def find_go(subject: str, environ: Mapping[str, str]) -> str:

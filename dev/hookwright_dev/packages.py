@@ -2,17 +2,15 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev.cache import exclusive
+from hookwright_dev.cache import exclusive, run_tool
 from hookwright_dev.errors import ToolError
 from hookwright_dev.progress import progress
 
-_SECONDS: Final = 600
 _fresh_indexes: Final[set[str]] = set()
 """The programs apt-get whose lists this process has updated."""
 
@@ -36,13 +34,13 @@ def install(package: str, *, environ: Mapping[str, str] = os.environ) -> None:
     """Install a package with apt-get.
 
     Raises:
-        ToolError: there is no apt-get, this is not root, or it failed; the message has the command to install by hand.
+        ToolError: there is no apt-get, or this is not root; then the message has the command to install by hand. Or
+            apt-get failed.
     """
     apt = shutil.which("apt-get", path=environ.get("PATH"))
-    by_hand = f"install it yourself (Debian: apt-get install {package})"
     if apt is None or os.geteuid() != 0:
         reason = "there is no apt-get on this machine" if apt is None else "only root may install packages"
-        raise ToolError(f"{package} is needed, and {reason}; {by_hand}")
+        raise ToolError(f"{package} is needed, and {reason}; install it yourself (Debian: apt-get install {package})")
     quiet = {**environ, "DEBIAN_FRONTEND": "noninteractive"}
     # Configuration files that were changed stay unchanged; apt-get waits for another installation to end.
     options = ("-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=300")
@@ -51,10 +49,5 @@ def install(package: str, *, environ: Mapping[str, str] = os.environ) -> None:
     with exclusive(lock, "packages"), progress(f"installing {package} (once)"):
         update = () if apt in _fresh_indexes else (("update", "-q"),)
         for command in (*update, ("install", "-q", "-y", "--no-install-recommends", *options, package)):
-            process = subprocess.run(
-                [apt, *command], env=quiet, capture_output=True, text=True, timeout=_SECONDS, check=False
-            )
-            if process.returncode != 0:
-                message = process.stderr.strip()[-500:]
-                raise ToolError(f"apt-get {command[0]} failed, {by_hand}; it said: {message}")
+            run_tool(f"`apt-get install {package}`", [apt, *command], quiet)
         _fresh_indexes.add(apt)

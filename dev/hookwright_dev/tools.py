@@ -11,18 +11,14 @@ validates more.
 
 import json
 import os
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hookwright_dev.cache import acquire_path, build_with_go, find_go, tools_folder
+from hookwright_dev.cache import acquire_path, build_with_go, find_go, run_tool, tools_folder
 from hookwright_dev.errors import ToolError
 from hookwright_dev.packages import acquire_program
-
-_DOWNLOAD_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +120,6 @@ def acquire_promtool(environ: Mapping[str, str] = os.environ) -> Path:
 
 def _download(module: str, version: str, environ: Mapping[str, str]) -> Path:
     """Return the folder of a module in Go's own cache."""
-    process = subprocess.run(
-        [find_go(module, environ), "mod", "download", "-json", f"{module}@{version}"],
-        cwd=tempfile.gettempdir(),
-        env={**environ, "GOWORK": "off", "GOFLAGS": ""},
-        capture_output=True,
-        text=True,
-        timeout=_DOWNLOAD_SECONDS,
-        check=False,
-    )
-    description = json.loads(process.stdout or "{}")
-    if process.returncode != 0:
-        raise ToolError(f"go mod download {module}@{version}: {description.get('Error', process.stderr.strip())}")
-    return Path(description["Dir"])
+    argv = [find_go(module, environ), "mod", "download", "-json", f"{module}@{version}"]
+    output = run_tool(f"go mod download {module}@{version}", argv, {**environ, "GOWORK": "off", "GOFLAGS": ""})
+    return Path(json.loads(output)["Dir"])

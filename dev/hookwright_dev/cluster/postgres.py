@@ -9,7 +9,6 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Any, Final
 import asyncpg
 
 from hookwright_dev import packages
+from hookwright_dev.cache import run_tool
 from hookwright_dev.errors import DevError, ToolError
 from hookwright_dev.processes import ChildProcess, free_port
 
@@ -209,11 +209,7 @@ class PostgresServer:
             shutil.chown(self.folder, _USER)
 
     def _run(self, argv: Sequence[str | Path]) -> None:
-        process = subprocess.run(
-            _unprivileged(argv), cwd=self.folder, capture_output=True, text=True, timeout=60, check=False
-        )
-        if process.returncode != 0:
-            raise DevError(f"{Path(argv[0]).name} failed: {process.stderr.strip()[-500:]}")
+        run_tool(Path(argv[0]).name, _unprivileged(argv), os.environ, folder=self.folder)
 
 
 @contextmanager
