@@ -94,7 +94,6 @@ MARKS: Final[Mapping[str, Mark]] = {
     "hang.one.p99": _most(15),
     "memory.idle": _most(180),
     "api.rate": _least(1000),
-    "postgres.slow.bounded.factor": _least(1.6),
     "postgres.slow.limited.factor": _least(1.6),
     # The best peer's figures: no fewer deliveries for a second of CPU than any of them.
     "postgres.2.1.cpu": _most(1.34),

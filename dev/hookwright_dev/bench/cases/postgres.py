@@ -1,8 +1,8 @@
 """The store on PostgreSQL with one replica and with two: throughput, latency, and slow receivers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from hookwright_dev.bench.cases.latency import at_calm_rate
@@ -29,7 +29,6 @@ _SLOW_SECONDS: Final = 0.05
 _SLOW_BATCH: Final = 20
 _SLOW_PER_SECOND: Final = 1000
 _LONGEST: Final = 120.0
-_IN_FLIGHT: Final = 32
 _CORES: Final = 0.15
 _SHARES: Final = (
     "SELECT count(*) || ' of ' || coalesce(min(n), 0) FROM (SELECT count(*) AS n FROM shards GROUP BY owner) x"
@@ -43,33 +42,6 @@ class _Targets:
     one: Sequence[Target]
     hundred: Sequence[Target]
     ten: Sequence[Target]
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """Bound of a replica.
-
-    Attributes:
-        key: its part of the figures' keys.
-        title: its description.
-        settings: of the operator.
-        cores: its share of the processor; 0 means all cores.
-    """
-
-    key: str
-    title: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    cores: float = 0.0
-
-
-_BOUNDS: Final = (
-    _Bound(
-        "bounded",
-        f"{_IN_FLIGHT} attempts at once for each replica",
-        settings={"HOOKWRIGHT_MAX_IN_FLIGHT": str(_IN_FLIGHT)},
-    ),
-    _Bound("limited", f"{_CORES:g} cores for each replica", cores=_CORES),
-)
 
 
 def measure(options: Options) -> list[Measure]:
@@ -114,26 +86,25 @@ def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[M
 
 
 def _slow(site: Site, url: str, targets: Sequence[Target], options: Options) -> list[Measure]:
-    """Measure with receivers that take 50 ms; replicas only deliver, and one more operator does the other work."""
-    measures: list[Measure] = []
-    front = {_URL: url, ROLES: "reconcile,intake"}
-    for bound in _BOUNDS:
-        rates = []
-        for count in _NAMES:
-            site.run(front, *[{_URL: url, ROLES: "deliver", **bound.settings}] * count)
-            _shared(site, count)
-            rates.append(_drained(site, count, bound, targets, options))
-        title = f"receivers take 50 ms, {bound.title}: two replicas against one"
-        factor = rates[1].value / rates[0].value
-        measures += [*rates, Measure(f"postgres.slow.{bound.key}.factor", title, factor, TIMES)]
-    return measures
+    """Measure with receivers that take 50 ms; replicas only deliver, and one more operator does the other work.
+
+    Each replica has a share of a core, so that two can have twice the throughput of one.
+    """
+    rates: list[Measure] = []
+    title = f"receivers take 50 ms, {_CORES:g} cores for each replica"
+    for count, name in _NAMES.items():
+        site.run({_URL: url, ROLES: "reconcile,intake"}, *[{_URL: url, ROLES: "deliver"}] * count)
+        _shared(site, count)
+        rate = _drained_per_second(site, targets, options)
+        rates.append(Measure(f"postgres.slow.limited.{count}.rate", f"deliveries/s, {title}, {name}", rate, PER_SECOND))
+    factor = rates[1].value / rates[0].value
+    return [*rates, Measure("postgres.slow.limited.factor", f"{title}: two replicas against one", factor, TIMES)]
 
 
-def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], options: Options) -> Measure:
+def _drained_per_second(site: Site, targets: Sequence[Target], options: Options) -> float:
     """Post a backlog, and measure from the first post to the last arrival."""
     site.loader.hang(*range(_FIRST_SLOW, _FIRST_SLOW + _SLOW_ENDPOINTS), seconds=_SLOW_SECONDS)
-    delivering = [operator.running.pid for operator in site.operators[1:]]
-    with limited(delivering if bound.cores else [], bound.cores):
+    with limited([operator.running.pid for operator in site.operators[1:]], _CORES):
         report = site.loader.load(
             site.everywhere(targets),
             seconds=_LONGEST,
@@ -143,6 +114,4 @@ def _drained(site: Site, count: int, bound: _Bound, targets: Sequence[Target], o
             concurrency=4,
         ).clean()
     site.loader.hang()
-    key = f"postgres.slow.{bound.key}.{count}"
-    title = f"receivers take 50 ms, {bound.title}, {_NAMES[count]}"
-    return Measure(f"{key}.rate", f"deliveries/s, {title}", report.arrived_per_second, PER_SECOND)
+    return report.arrived_per_second
