@@ -23,11 +23,12 @@ R = TypeVar("R", bound=Request)
 _FIELDS: Final = {
     BEFORE_SINCE: "until",
     CLOUDEVENT_HEADERS_SENTENCE: "headers",
-    PUSH_ONLY_SENTENCE: "pull",
     SIGNATURE_HEADER_SENTENCE: "extra_signature.header",
     URL_OR_PULL_SENTENCE: "url",
 }
 """The field to correct, by the sentence of a rule for several fields."""
+_PUSH_ONLY: Final = PUSH_ONLY_SENTENCE.removeprefix("{}")
+"""The end of a sentence that begins with the field to correct."""
 _YAML_ONLY: Final = {
     "secret_headers": "set spec.secretHeaders in the YAML of the WebhookEndpoint, beside a Secret with the value; "
     "this API only shows the names",
@@ -89,6 +90,8 @@ def _follows(error: Mapping[str, Any], reports: Iterable[Mapping[str, Any]]) -> 
 
 def _fault(error: Mapping[str, Any]) -> FieldFault:
     sentence = _sentence(error)
+    if sentence.endswith(_PUSH_ONLY):
+        return FieldFault(sentence.removesuffix(_PUSH_ONLY), _PUSH_ONLY.strip())
     return FieldFault(_path(error["loc"]) or _FIELDS.get(sentence, ""), sentence)
 
 

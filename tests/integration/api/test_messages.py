@@ -74,4 +74,5 @@ def test_an_endpoint_changes_between_url_and_pull(acme: Organization, client: ht
     eventually(taken, "a message")
     assert messages[0]["attempt"] == 1
     fault = problem_of(client.patch(path, json={"timeout": "5s"}, headers=key), 422)
-    assert "timeout limits requests to a url; omit it for an endpoint with pull" in fault["errors"][0]["message"]
+    sentence = "limits requests to a url; omit it for an endpoint with pull"
+    assert fault["errors"] == [{"field": "timeout", "message": sentence}]

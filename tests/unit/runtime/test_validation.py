@@ -9,9 +9,9 @@ from hookwright_crds.documents.delivery_bodies import DeliveryConditions
 from hookwright_crds.documents.forms import Request
 from hookwright_crds.documents.message_bodies import AckRequest, NackRequest
 from hookwright_crds.documents.replay_bodies import ReplayRequest
-from hookwright_crds.documents.webhook_bodies import SigningSecret
+from hookwright_crds.documents.webhook_bodies import SigningSecret, WebhookRequest
 from hookwright_runtime.problems import MAX_FAULTS, FieldFault, ProblemError
-from hookwright_runtime.validation import body_of, query_of
+from hookwright_runtime.validation import body_of, from_validation, query_of
 
 
 def refusal(model: type[Request], body: object) -> ProblemError:
@@ -46,6 +46,14 @@ def test_an_end_before_the_begin_is_a_fault_of_the_end(model: type[Request]) -> 
     with pytest.raises(ProblemError) as error:
         query_of(model, {"since": "2026-02-01T00:00:00Z", "until": "2026-01-31T23:59:60+00:00"})
     assert error.value.errors == (FieldFault("until", "is before since"),)
+
+
+def test_a_field_that_limits_requests_to_a_url_is_named_beside_pull() -> None:
+    """The rule concerns pull too, and the other field is to be omitted."""
+    fault = FieldFault("max_attempts", "limits requests to a url; omit it for an endpoint with pull")
+    with pytest.raises(ValidationError) as error:
+        WebhookRequest.model_validate({"pull": {}, "events": ["*"], "max_attempts": 3})
+    assert from_validation(error.value.errors(include_url=False)).errors == (fault,)
 
 
 @pytest.mark.parametrize("name", ["body", "query", "path", "header"])
