@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from hookwright_dev.cache import acquire_path, build_with_go, find_go, run_tool, tools_folder
-from hookwright_dev.errors import ToolError
 from hookwright_dev.packages import acquire_program
 
 
@@ -85,14 +84,8 @@ GATEWAY_CRDS: Final = GoModule(
 def acquire_tool(tool: GoTool, environ: Mapping[str, str] = os.environ) -> Path:
     """Return the executable of ``tool``; build it first if the cache lacks it (helm: some 2 minutes).
 
-    ``HOOKWRIGHT_HELM`` may name an executable to use instead. Raises `ToolError` if that is no executable, Go is
-    missing, or the build fails.
+    Raises `ToolError` if Go is missing, or the build fails.
     """
-    variable = f"HOOKWRIGHT_{tool.name.upper().replace('-', '_')}"
-    if variable_path := environ.get(variable):
-        if not os.access(variable_path, os.X_OK):
-            raise ToolError(f"{variable}: {variable_path} is no executable file; name one, or unset it")
-        return Path(variable_path).resolve()
 
     def build(folder: Path) -> None:
         folder.mkdir()

@@ -15,14 +15,6 @@ def _program(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_helm_of_ones_own_is_taken(tmp_path: Path) -> None:
-    """HOOKWRIGHT_HELM names it; the error for a path that is no executable names the variable."""
-    helm = _program(tmp_path / "helm", "true")
-    assert acquire_tool(HELM, {"HOOKWRIGHT_HELM": str(helm)}) == helm
-    with pytest.raises(ToolError, match="HOOKWRIGHT_HELM"):
-        acquire_tool(HELM, {"HOOKWRIGHT_HELM": str(tmp_path / "none")})
-
-
 def test_without_go_the_error_says_what_to_install(tmp_path: Path) -> None:
     """The error is the same for tools and modules."""
     environ = {"XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}
