@@ -5,7 +5,6 @@ import asyncio
 import signal
 import sys
 import threading
-from types import FrameType
 
 from hookwright_dev.cluster import stack
 from hookwright_dev.demo import demo
@@ -22,7 +21,7 @@ def main() -> int:
         "--once", action="store_true", help="end after the scenario, with exit code 0 if all was verified"
     )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if options.command == "demo":
             return asyncio.run(demo.tell(once=options.once))
@@ -55,10 +54,6 @@ def stack_hint(console: str) -> str:
         f"Hookwright is up. In another shell:\n\n    . {stack.shown(stack.ENV_FILE)}\n"
         f"    {stack.APPLY_EXAMPLES}\n    kubectl get hookwright -A\n\n{console}\n\nCtrl-C stops it."
     )
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from subprocess import SubprocessError
-from types import FrameType
 from typing import Final
 
 import httpx
@@ -38,7 +37,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.cases) - set(CASES):
         parser.error(f"no case is called {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console()
     try:
         results = _measured(options)
@@ -100,10 +99,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=0, help="of each case, of which the median counts")
     parser.add_argument("--patience", type=float, default=20.0, help="seconds to wait for a quiet machine before each")
     return parser
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
