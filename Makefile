@@ -11,7 +11,7 @@ IMAGE ?= hookwright:$(VERSION)
 # Each start of a process would compile all modules again: 0.7 s of CPU for each operator.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo up test test-all slow again oldest unit chaos e2e e2e-kind e2e-node check types rules generated site bench crds docs chart image cli release publish htmx screenshots lock
+.PHONY: help demo up test test-all slow again oldest unit chaos e2e e2e-kind e2e-node check types rules generated site bench crds docs chart image cli release htmx screenshots lock
 
 help: ## show these targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 8
@@ -101,9 +101,6 @@ cli: .venv/ready ## build the command line into dist/: the wheel and the single-
 
 release: .venv/ready ## write the files of a release into dist/release; needs IMAGE_REPOSITORY and CHART_REPOSITORY
 	@$(BIN)/python -m hookwright_dev.release files
-
-publish: .venv/ready ## sign and push a release, as the workflow does after a tag (PRINT=1: print the commands)
-	@$(BIN)/python -m hookwright_dev.release publish $(if $(PRINT),--print)
 
 htmx: .venv/ready ## copy the files of htmx from the npm package that dev/node pins
 	$(BIN)/python -m hookwright_dev.node_packages

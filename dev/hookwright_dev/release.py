@@ -1,8 +1,7 @@
-"""A release: its settings and checks, its files, and their publication.
+"""A release: its settings and checks, and its files. The workflow signs and publishes them.
 
 ``python -m hookwright_dev.release settings`` checks a tag and prints what the workflow needs; ``files`` writes
-``dist/release``; ``publish`` signs and pushes. With ``--print`` it prints the commands, and writes only the commit of
-the site.
+``dist/release``.
 
 Names in public registries are settings, because somebody else could register a name that this project prints:
 ``IMAGE_REPOSITORY`` and ``CHART_REPOSITORY``.
@@ -19,9 +18,8 @@ import tarfile
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import yaml
 
@@ -32,9 +30,7 @@ from hookwright_dev.tools import HELM, acquire_tool
 
 FOLDER: Final = ROOT / "dist" / "release"
 SUMS: Final = "SHA256SUMS"
-SIGNATURE: Final = "SHA256SUMS.sigstore.json"
 SITE: Final = "hookwright-site.tar.gz"
-SITE_BRANCH: Final = "gh-pages"
 CHART: Final = ROOT / "charts" / "hookwright"
 _TAG: Final = "refs/tags/v"
 _EXAMPLES: Final = {
@@ -43,24 +39,11 @@ _EXAMPLES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """One release.
-
-    Attributes:
-        version: without ``v``.
-        image: the image's repository.
-        charts: the OCI registry's folder of the chart.
-    """
+class Release(NamedTuple):
+    """One release: its version without ``v``, and the image's repository."""
 
     version: str
     image: str
-    charts: str
-
-    @property
-    def chart(self) -> str:
-        """The name of the chart's file."""
-        return f"hookwright-{self.version}.tgz"
 
 
 def release_of(environ: Mapping[str, str]) -> Release:
@@ -77,7 +60,7 @@ def release_of(environ: Mapping[str, str]) -> Release:
         raise DevError(f"the tag is {tag.removeprefix('refs/tags/')}, but the version of the checkout is {version}")
     if tag.startswith(_TAG) and f"\n## [{version}]" not in (ROOT / "CHANGELOG.md").read_text():
         raise DevError(f"CHANGELOG.md has no section [{version}]: name the section of this release so")
-    return Release(version, environ["IMAGE_REPOSITORY"], environ["CHART_REPOSITORY"])
+    return Release(version, environ["IMAGE_REPOSITORY"])
 
 
 def checkout_version() -> str:
@@ -137,70 +120,17 @@ def _write_site(archive: Path) -> None:
             tar.add(scratch, arcname=".")
 
 
-def publication(release: Release, folder: Path, environ: Mapping[str, str]) -> list[list[str]]:
-    """Return the commands that sign and push; the workflow has pushed the image before.
-
-    Raises:
-        DevError: the digest of the image or the identity of the workflow is missing.
-    """
-    for name in ("IMAGE_DIGEST", "SIGNER_IDENTITY"):
-        if not environ.get(name):
-            raise DevError(f"{name} is not set: the workflow sets it from the job that pushes the image")
-    image = f"{release.image}@{environ['IMAGE_DIGEST']}"
-    signer = [
-        "--certificate-oidc-issuer",
-        "https://token.actions.githubusercontent.com",
-        "--certificate-identity",
-        environ["SIGNER_IDENTITY"],
-    ]
-    sums, signature = str(folder / SUMS), str(folder / SIGNATURE)
-    files = [str(path) for path in sorted(folder.iterdir()) if path.name != SIGNATURE]
-    return [
-        ["cosign", "sign", "--yes", image],
-        ["cosign", "verify", image, *signer],
-        ["cosign", "sign-blob", "--yes", "--bundle", signature, sums],
-        ["cosign", "verify-blob", "--bundle", signature, *signer, sums],
-        [str(acquire_tool(HELM)), "push", str(folder / release.chart), release.charts],
-        ["git", "push", "--force", "origin", f"{site_commit(folder / SITE, release.version)}:refs/heads/{SITE_BRANCH}"],
-        ["gh", "release", "create", f"v{release.version}", "--verify-tag", "--generate-notes", *files, signature],
-    ]
-
-
-def site_commit(archive: Path, version: str) -> str:
-    """Write the site as a commit without a parent into the repository of the checkout; return its hash."""
-    with tempfile.TemporaryDirectory() as scratch:
-        site = Path(scratch) / "site"
-        with tarfile.open(archive) as tar:
-            tar.extractall(site, filter="data")
-        (site / ".nojekyll").touch()
-        author = {f"GIT_{role}_{part}": "hookwright" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
-        environment = {**os.environ, **author, "GIT_INDEX_FILE": str(Path(scratch) / "index")}
-
-        def git(*arguments: str) -> str:
-            command = ["git", "-C", str(ROOT), *arguments]
-            return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
-
-        git(f"--work-tree={site}", "add", "--all", "--force", ".")
-        return git("commit-tree", git("write-tree"), "-m", f"Site of version {version}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m hookwright_dev.release", description="Make a release.")
-    parser.add_argument("step", choices=["settings", "files", "publish"])
-    parser.add_argument("--print", action="store_true", help="of publish: print the commands and run none")
+    parser.add_argument("step", choices=["settings", "files"])
     options = parser.parse_args(arguments)
     try:
         if options.step == "settings":
             print("\n".join(f"{name}={value}" for name, value in workflow_settings(os.environ).items()))
-        elif options.step == "files":
+        else:
             for path in write_files(release_of(os.environ), FOLDER):
                 print(path.relative_to(ROOT), path.stat().st_size)
-        else:
-            for command in publication(release_of(os.environ), FOLDER, os.environ):
-                print("+", *command, flush=True)
-                if not options.print:
-                    subprocess.run(command, cwd=ROOT, check=True)
     except DevError as error:
         print(f"release {options.step}: {error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""A release: the workflow is valid, its steps run here except the push, and no public name is a default."""
+"""A release: the workflow is valid, its files are made here, and no public name is a default."""
 
 import json
 import subprocess
@@ -18,8 +18,6 @@ from hookwright_dev.errors import DevError
 SETTINGS = {
     "IMAGE_REPOSITORY": "registry.example.org/hooks/hookwright",
     "CHART_REPOSITORY": "oci://registry.example.org/hooks",
-    "IMAGE_DIGEST": f"sha256:{'a' * 64}",
-    "SIGNER_IDENTITY": "https://example.org/workflow",
 }
 pytestmark = pytest.mark.timeout(900)
 
@@ -47,7 +45,7 @@ def test_a_tag_that_contradicts_the_checkout_is_refused_before_anything_is_pushe
     assert untagged == {"push": "false", "version": version, "image": "hookwright", "registry": ""}
 
 
-def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_path: Path) -> None:
+def test_a_release_has_every_file(chart: Chart, tmp_path: Path) -> None:
     """The checksums fit, the single file runs, and the chart renders without values, with the released image."""
     folder = tmp_path / "release"
     new_release = release.release_of(SETTINGS)
@@ -59,23 +57,14 @@ def test_a_release_has_every_file_and_publishes_each_of_them(chart: Chart, tmp_p
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=folder, check=True, capture_output=True)
     check_command_line(folder, new_release.version, tmp_path)
     outcome = subprocess.run(
-        [chart.helm, "template", folder / new_release.chart], capture_output=True, text=True, timeout=60, check=True
+        [chart.helm, "template", folder / f"hookwright-{new_release.version}.tgz"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     assert f'image: "{new_release.image}:{new_release.version}"' in outcome.stdout
     check_site(folder / release.SITE, tmp_path / "site")
-
-    (folder / release.SITE).unlink()
-    with tarfile.open(folder / release.SITE, "w:gz") as small:
-        small.add(ROOT / "LICENSE", arcname="index.html")
-    commands = release.publication(new_release, folder, SETTINGS)
-    assert ["cosign", "sign", "--yes", f"{new_release.image}@{SETTINGS['IMAGE_DIGEST']}"] in commands
-    assert commands[-1][:4] == ["gh", "release", "create", f"v{new_release.version}"]
-    assert {Path(name).name for name in commands[-1][6:]} == names | {release.SIGNATURE}
-    (commit,) = [command[-1].partition(":")[0] for command in commands if command[:2] == ["git", "push"]]
-    listed = subprocess.run(
-        ["git", "ls-tree", "-r", "--name-only", commit], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert listed.stdout.split() == [".nojekyll", "index.html"]
 
 
 def check_command_line(folder: Path, version: str, home: Path) -> None:
