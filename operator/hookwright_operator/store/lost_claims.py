@@ -13,6 +13,22 @@ T = TypeVar("T")
 _FIRST_BACKOFF: Final = 0.05
 
 
+async def unless_lost(ask: Callable[..., "asyncio.Future[T]"], lost: Callable[..., None]) -> T:
+    """Submit a call that takes something; call ``lost`` if the caller was cancelled or the result was lost.
+
+    Args:
+        ask: `GroupCommit.submit` with all arguments except ``on_abandoned``.
+        lost: gets the result that no caller gets, and as ``outcome_unknown`` whether it may be wrong.
+    """
+    answer = ask(on_abandoned=lost)
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            lost(answer.result(), outcome_unknown=False)
+        raise
+
+
 class LostClaims:
     """Releases claims that no caller knows of.
 
@@ -48,13 +64,7 @@ class LostClaims:
         def lost(result: T, *, outcome_unknown: bool) -> None:
             self._give_back(claims_of(result), outcome_unknown=outcome_unknown)
 
-        answer = ask(on_abandoned=lost)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled() and answer.exception() is None:
-                lost(answer.result(), outcome_unknown=False)
-            raise
+        return await unless_lost(ask, lost)
 
     async def certain(self, ask: Callable[..., "asyncio.Future[frozenset[str]]"]) -> frozenset[str]:
         """Submit a release until its outcome is known; return the endpoints whose deliveries it released.

@@ -8,6 +8,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from hookwright_operator.store.group_commit import Operation
+from hookwright_operator.store.lost_claims import unless_lost
 from hookwright_operator.store.message_leases import LeaseId, Nack, SettledLease, Take, Taken
 from hookwright_operator.store.records import Settlement, State
 from hookwright_operator.store.sql import pull
@@ -31,16 +32,14 @@ class PullLeases:
             request: the request.
             tenant: the namespace of the endpoint.
         """
-        give_back = partial(self._abandoned, tenant=tenant)
-        answer = self._transactions.group_commit.submit(
-            self._take, request, weight=request.limit, tenant=tenant, on_abandoned=give_back
-        )
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled() and answer.exception() is None:
-                give_back(answer.result(), outcome_unknown=False)
-            raise
+
+        def lost(take: Taken, *, outcome_unknown: bool) -> None:
+            del outcome_unknown
+            if take.messages:
+                self.give_back(take, tenant=tenant)
+
+        submit = self._transactions.group_commit.submit
+        return await unless_lost(partial(submit, self._take, request, weight=request.limit, tenant=tenant), lost)
 
     def give_back(self, take: Taken, *, tenant: str) -> asyncio.Task[None]:
         """Begin to end the leases of messages that no consumer gets; if this fails, they end at their time."""
@@ -96,11 +95,6 @@ class PullLeases:
         self._transactions.notifications.send(
             {settlement.endpoint_uid for settlement in settlements if settlement.state is State.PENDING}
         )
-
-    def _abandoned(self, take: Taken, *, tenant: str, outcome_unknown: bool) -> None:
-        del outcome_unknown
-        if take.messages:
-            self.give_back(take, tenant=tenant)
 
     async def _return(self, take: Taken, tenant: str) -> None:
         with suppress(StoreError):
