@@ -1,6 +1,5 @@
 """``hookwright quickstart``: a project, a key, an endpoint and an event, up to the delivery in the terminal."""
 
-import getpass
 import math
 import sys
 import time
@@ -82,8 +81,6 @@ def _make_key(way: "Way", say: Any) -> str:
         say(f"key       {ids[0]} exists; it was shown when it was made")
         if way.kind != "api":
             return ""
-        if sys.stdin.isatty() and (key := getpass.getpass("          the key, or Enter for another one: ").strip()):
-            return key
     document = way.create_key({"name": _NAME})
     say(f"key       {document['id']} made with the scopes {', '.join(document['scopes'])}")
     if sys.stderr.isatty():
