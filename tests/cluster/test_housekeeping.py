@@ -1,66 +1,87 @@
-"""Duties of a leader whose effect needs more than one replica."""
+"""Orphans: the pending deliveries of an endpoint that the cluster does not have are discarded after a grace time."""
 
+import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from support.cluster_actions import endpoint
+from support.store_factories import LEASE_MS, Clock, accept_one, state_of
 
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.registry import Registry
-from hookwright_operator.store.records import NewDelivery, NewEvent, State
-from hookwright_operator.store.sql import read
+from hookwright_operator.store.records import State
 from hookwright_operator.store.store import Store
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.kubernetes import KubernetesClient
 
-NOW_MS = 1_800_000_000_000
+DAY_MS = 24 * 3_600_000
 
 
-@pytest.fixture
-async def duties(
-    shared_cluster: Cluster, database: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Housekeeping]:
-    """Yield a leader whose watches have shown no object yet."""
-    monkeypatch.setenv("KUBECONFIG", str(shared_cluster.kubeconfig))
-    kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
-    store = await Store.open(f"sqlite:///{database}", instance="test", lease_ms=60_000, clock=lambda: NOW_MS)
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shared.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_database(f"orphans_{os.urandom(4).hex()}")
+
+
+@asynccontextmanager
+async def leading(cluster: Cluster, url: str, clock: Clock) -> AsyncIterator[Housekeeping]:
+    """Yield a leader that has just started, with the default grace time, and whose watches have shown nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
+    store = await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock)
     health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-    yield Housekeeping(kube, store, registry, Changes(Cache(), WorkQueue()), health, lambda: NOW_MS, orphan_grace_ms=0)
+    yield Housekeeping(kube, store, registry, Changes(Cache(), WorkQueue()), health, clock, orphan_grace_ms=DAY_MS)
     await store.close()
     await kube.close()
 
 
-async def accept(store: Store, uid: str) -> None:
-    """Accept an event for an endpoint, as another replica may have done."""
-    delivery = NewDelivery(f"dlv_{uid}", uid, claimed=False)
-    await store.accept([NewEvent(f"msg_{uid}", "acme", "billing", None, "delivered", b"{}", (delivery,))])
+async def test_an_orphan_waits_for_its_grace_time_across_restarts(shared_cluster: Cluster, url: str) -> None:
+    """Three leaders one after the other discard nothing for 24 hours, and everything after them."""
+    clock = Clock()
+    start = clock.now
+    async with leading(shared_cluster, url, clock) as duties:
+        orphan = (await accept_one(duties.store, uid="gone")).id
+        await duties.discard_orphans()
+        assert await duties.store.orphans.since() == {"gone": start}
+    clock.now += DAY_MS - 1
+    async with leading(shared_cluster, url, clock) as duties:
+        await duties.discard_orphans()
+        assert await state_of(duties.store, orphan) is State.PENDING
+        assert await duties.store.orphans.since() == {"gone": start}
+    clock.now += 1
+    async with leading(shared_cluster, url, clock) as duties:
+        await duties.discard_orphans()
+        assert await state_of(duties.store, orphan) is State.DISCARDED
+        assert await duties.store.orphans.since() == {}
 
 
-async def state(store: Store, uid: str) -> State:
-    """Return the state of an endpoint's only delivery."""
-    record = await store.read_log(read.delivery, f"dlv_{uid}")
-    assert record is not None
-    return record.state
-
-
-async def test_what_waits_for_an_endpoint_that_only_others_have_seen_is_no_orphan(
-    duties: Housekeeping, shared_cluster: Cluster, namespace: str
+async def test_an_endpoint_that_only_the_api_server_knows_is_no_orphan(
+    shared_cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    """The API server decides, not a watch that may lag; an endpoint that it does not know is an orphan."""
-    objects = shared_cluster.objects
+    """A watch may lag. If the endpoint was an orphan before, its next absence starts another grace time."""
+    objects, clock = shared_cluster.objects, Clock()
     creation = objects.create_from(yaml.safe_dump(endpoint("orders", "https://example.com/")), namespace)
     uid = creation["metadata"]["uid"]
-    await accept(duties.store, uid)
-    await accept(duties.store, "uid-of-long-ago")
-    await duties.discard_orphans()
-    assert await state(duties.store, uid) is State.PENDING
-    assert await state(duties.store, "uid-of-long-ago") is State.DISCARDED
-    objects.delete("hwep", "orders", namespace=namespace)
-    await duties.discard_orphans()
-    assert await state(duties.store, uid) is State.DISCARDED
+    async with leading(shared_cluster, f"sqlite:///{tmp_path}/d.db", clock) as duties:
+        delivery = (await accept_one(duties.store, uid=uid)).id
+        await duties.store.orphans.record(new=[uid], former=(), now_ms=clock.now)
+        clock.now += DAY_MS + 1
+        await duties.discard_orphans()
+        assert await state_of(duties.store, delivery) is State.PENDING
+        assert await duties.store.orphans.since() == {}
+        objects.delete("hwep", "orders", namespace=namespace)
+        await duties.discard_orphans()
+        assert await state_of(duties.store, delivery) is State.PENDING
+        assert await duties.store.orphans.since() == {uid: clock.now}

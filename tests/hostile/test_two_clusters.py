@@ -14,33 +14,24 @@ import asyncpg
 import httpx
 import pytest
 import yaml
-from support.cluster_actions import endpoint
 from support.polling import eventually
-from support.store_factories import Clock
+from support.store_factories import accept_one, state_of
 
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess, service_account_kubeconfig
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_dev.processes import free_port
 from hookwright_operator.adopt import this_installation
-from hookwright_operator.delivery.status_reporter import StatusReporter
-from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.process import now_ms
-from hookwright_operator.registry import Registry
 from hookwright_operator.store.database_owner import Installation, claim_database, hand_over
-from hookwright_operator.store.records import NewDelivery, NewEvent, State
-from hookwright_operator.store.sql import read
+from hookwright_operator.store.records import State
 from hookwright_operator.store.store import Store
-from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.changes import Changes
-from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.errors import KubeError, StoreError
 from hookwright_runtime.kubernetes import KubernetesClient
 
 FIRST = Installation("00000000-0000-4000-8000-000000000001", SYSTEM_NAMESPACE)
 SECOND = Installation("00000000-0000-4000-8000-000000000002", SYSTEM_NAMESPACE)
 COMMAND = re.compile(r"hookwright-adopt (--from \S+ --to [^\s'\"]+)")
-HOUR_MS = 3_600_000
 SLOW = pytest.mark.slow
 
 
@@ -63,30 +54,17 @@ async def opened(url: str, clock: Callable[[], int] = now_ms, *, lease_ms: int =
         await store.close()
 
 
-async def accept(store: Store, uid: str) -> None:
-    """Accept one event for an endpoint."""
-    delivery = NewDelivery(f"dlv_{uid}", uid, claimed=False)
-    await store.accept([NewEvent(f"msg_{uid}", "acme", "billing", None, "delivered", b"{}", (delivery,))])
-
-
-async def state(store: Store, uid: str) -> State:
-    """Return the state of an endpoint's only delivery."""
-    record = await store.read_log(read.delivery, f"dlv_{uid}")
-    assert record is not None
-    return record.state
-
-
-async def of_first_cluster(url: str) -> None:
-    """Let another cluster's installation use the database first, and stop with a delivery pending."""
+async def of_first_cluster(url: str) -> str:
+    """Let another cluster's installation use the database first, and stop with the returned delivery pending."""
     await claim_database(url, FIRST, clock=now_ms)
     async with opened(url) as store:
-        await accept(store, "endpoint-of-the-first")
+        return (await accept_one(store, uid="endpoint-of-the-first")).id
 
 
-async def state_of_first_cluster(url: str) -> State:
+async def state_of_first_cluster(url: str, delivery_id: str) -> State:
     """Return the state of that delivery."""
     async with opened(url) as store:
-        return await state(store, "endpoint-of-the-first")
+        return await state_of(store, delivery_id)
 
 
 def adopt(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -106,14 +84,14 @@ def test_a_second_cluster_is_refused_and_keeps_every_delivery_even_when_it_gets_
     control_plane: Cluster, url: str, tmp_path: Path
 ) -> None:
     """The operator of another cluster ends with an error; after the hand-over the deliveries are still pending."""
-    asyncio.run(of_first_cluster(url))
+    delivery_id = asyncio.run(of_first_cluster(url))
     operator = OperatorProcess(control_plane, tmp_path / "second", {"HOOKWRIGHT_DATABASE_URL": url})
     operator.start(wait=False)
     assert operator.running.wait(60) == 1
     log = operator.log.read_text()
     assert FIRST.cluster_uid in log
     assert f"namespace {SYSTEM_NAMESPACE}" in log
-    assert asyncio.run(state_of_first_cluster(url)) is State.PENDING
+    assert asyncio.run(state_of_first_cluster(url, delivery_id)) is State.PENDING
 
     command = COMMAND.search(log)
     assert command is not None, log
@@ -125,7 +103,7 @@ def test_a_second_cluster_is_refused_and_keeps_every_delivery_even_when_it_gets_
         assert _metric(operator, 'hookwright_deliveries_total{outcome="discarded"}') == 0
     finally:
         assert operator.stop() == 0
-    assert asyncio.run(state_of_first_cluster(url)) is State.PENDING
+    assert asyncio.run(state_of_first_cluster(url, delivery_id)) is State.PENDING
     with pytest.raises(StoreError, match="belongs to another installation"):
         asyncio.run(claim_database(url, FIRST, clock=now_ms))
 
@@ -242,59 +220,3 @@ async def test_an_operator_waits_for_an_api_server_that_is_away_and_ends_when_it
     end.set()
     assert await asyncio.wait_for(waiting, 10) is None
     await kube.close()
-
-
-@asynccontextmanager
-async def leading(url: str, clock: Clock) -> AsyncIterator[Housekeeping]:
-    """Yield a leader that has just started, with the default grace time, and whose watches have shown nothing."""
-    kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
-    async with opened(url, clock) as store:
-        health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-        yield Housekeeping(
-            kube, store, registry, Changes(Cache(), WorkQueue()), health, clock, orphan_grace_ms=24 * HOUR_MS
-        )
-    await kube.close()
-
-
-async def test_an_orphan_waits_for_its_grace_time_across_restarts(
-    control_plane: Cluster, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Three leaders one after the other discard nothing for 24 hours, and everything after them."""
-    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    clock = Clock()
-    start = clock.now
-    async with leading(url, clock) as duties:
-        await accept(duties.store, "gone")
-        await duties.discard_orphans()
-        assert await duties.store.orphans.since() == {"gone": start}
-    clock.now += 24 * HOUR_MS - 1
-    async with leading(url, clock) as duties:
-        await duties.discard_orphans()
-        assert await state(duties.store, "gone") is State.PENDING
-        assert await duties.store.orphans.since() == {"gone": start}
-    clock.now += 1
-    async with leading(url, clock) as duties:
-        await duties.discard_orphans()
-        assert await state(duties.store, "gone") is State.DISCARDED
-        assert await duties.store.orphans.since() == {}
-
-
-async def test_an_endpoint_that_comes_back_is_no_orphan_any_more(
-    control_plane: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its deliveries stay, and another absence starts another grace time."""
-    monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig))
-    manifest = endpoint("orders", "https://example.com/")
-    uid = control_plane.objects.create("WebhookEndpoint", "orders", namespace, spec=manifest["spec"])["metadata"]["uid"]
-    clock = Clock()
-    async with leading(f"sqlite:///{tmp_path}/d.db", clock) as duties:
-        await accept(duties.store, uid)
-        await duties.store.orphans.record(new=[uid], former=(), now_ms=clock.now)
-        clock.now += 25 * HOUR_MS
-        await duties.discard_orphans()
-        assert await state(duties.store, uid) is State.PENDING
-        assert await duties.store.orphans.since() == {}
-        control_plane.objects.delete("WebhookEndpoint", "orders", namespace=namespace)
-        await duties.discard_orphans()
-        assert await state(duties.store, uid) is State.PENDING
-        assert await duties.store.orphans.since() == {uid: clock.now}
