@@ -10,10 +10,10 @@ import pytest
 import yaml
 from support.polling import eventually
 
-from hookwright_dev.cluster.assets import Assets, acquire, kubernetes
+from hookwright_dev.cluster.assets import Assets, kubernetes
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.errors import DevError, FolderInUseError, KubectlError, ProcessError, ToolError
+from hookwright_dev.errors import FolderInUseError, ProcessError
 from hookwright_dev.folders import OwnFolder
 from hookwright_runtime.kubernetes import KubernetesClient
 
@@ -59,19 +59,6 @@ def test_a_role_binding_to_edit_gives_what_a_real_cluster_gives(shared_cluster: 
     eventually(lambda: objects.may("someone", "create", "configmaps", namespace), "the role's rules apply")
 
 
-def test_kubectl_reports_what_the_server_refused(shared_cluster: Cluster) -> None:
-    """A failing call raises the server's error text; with ``check=False`` it returns the text."""
-    with pytest.raises(KubectlError, match='namespaces "nowhere" not found'):
-        shared_cluster.kubectl("get", "namespace", "nowhere")
-    assert "not found" in shared_cluster.kubectl("get", "namespace", "nowhere", check=False).stderr
-
-
-def test_a_folder_without_definitions_is_refused(shared_cluster: Cluster, tmp_path: Path) -> None:
-    """An empty folder is a mistake, not a cluster without kinds."""
-    with pytest.raises(DevError, match="must contain the CustomResourceDefinitions"):
-        shared_cluster.apply_crds(tmp_path)
-
-
 async def test_a_kubeconfig_with_a_command_gives_every_client_its_token(
     shared_cluster: Cluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,16 +84,6 @@ async def test_a_kubeconfig_with_a_command_gives_every_client_its_token(
         await kube.close()
     assert answer["status"]["userInfo"]["username"] == f"system:serviceaccount:{namespace}:default"
     assert f"system:serviceaccount:{namespace}:default" in cluster.kubectl("auth", "whoami").stdout
-
-
-def test_an_incomplete_folder_of_binaries_names_what_is_missing(tmp_path: Path) -> None:
-    """A folder from the environment is used unchanged, and the error names its missing files."""
-    (tmp_path / "etcd").touch(mode=0o755)
-    with pytest.raises(ToolError) as error:
-        acquire({"HOOKWRIGHT_KUBE_ASSETS": str(tmp_path)})
-    for part in ("HOOKWRIGHT_KUBE_ASSETS", "kube-apiserver", "kube-controller-manager", "kubectl"):
-        assert part in str(error.value)
-    assert "lacks etcd" not in str(error.value)
 
 
 def test_a_folder_of_somebody_else_is_left_alone(assets: Assets, tmp_path: Path) -> None:

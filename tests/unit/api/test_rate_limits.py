@@ -86,11 +86,6 @@ async def test_identities_and_scopes_are_counted_apart(clock: Seconds) -> None:
     assert not (await hit(counters, "a")).allowed
 
 
-async def test_a_limit_of_zero_is_lifted(clock: Seconds) -> None:
-    """A disabled limit gives no verdict, so no header and no refusal."""
-    assert await limiter(clock, ip=0).hit(Scope.IP, "a") is None
-
-
 async def test_a_question_counts_nothing(clock: Seconds) -> None:
     """Such a question never counts; after the last allowed request it refuses."""
     made = limiter(clock, ip=1)

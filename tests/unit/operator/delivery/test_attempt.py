@@ -84,12 +84,6 @@ def test_a_status_can_end_a_delivery_at_once() -> None:
     assert judge(endpoint, claimed(0), outcome(500, "HTTP 500"), SCHEDULE).due_ms == STARTED + 70 + 30_000
 
 
-def test_retry_after_lengthens_the_delay() -> None:
-    """A receiver that asks for a minute gets it."""
-    settlement = judge(ENDPOINT, claimed(0), outcome(429, "HTTP 429", 60_000), SCHEDULE)
-    assert settlement.due_ms == STARTED + 70 + 60_000
-
-
 @given(attempts=st.integers(0, 20), status=st.integers(0, 599), error=st.text(max_size=20))
 def test_a_delivery_is_delivered_exactly_where_the_outcome_says_so(attempts: int, status: int, error: str) -> None:
     """A delivery that is not delivered is either due in the future or failed."""

@@ -75,11 +75,6 @@ def test_retry_after_lengthens_a_delay_up_to_the_next_step(
     assert DEFAULT.next(attempts_made, FAILED_AT, retry_after_s * 1000) == FAILED_AT + expected_s * 1000
 
 
-def test_retry_after_does_not_buy_further_attempts() -> None:
-    """A schedule without further delays ends, whatever Retry-After says."""
-    assert DEFAULT.next(6, FAILED_AT, 1000) is None
-
-
 @given(delays, st.integers(min_value=1, max_value=10), st.none() | st.integers(min_value=0, max_value=10**12))
 def test_the_next_attempt_is_never_early_and_never_beyond_the_next_step(
     steps: tuple[int, ...], attempts_made: int, retry_after: int | None
