@@ -22,7 +22,6 @@ from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.errors import DevError
 from hookwright_dev.progress import progress
 
-RESULTS: Final = ROOT / "bench-results"
 DOCUMENTS: Final = {
     "page.md": ROOT / "docs" / "performance.md",
     "figures.md": ROOT / "docs" / "measurements" / "bench.md",
@@ -32,7 +31,7 @@ _FULL_RUNS: Final = 3
 
 
 def main() -> int:
-    """Measure, print the table, write the files; return 1 if a case gave no figures."""
+    """Measure and print the table; write the pages if all cases gave figures, otherwise return 1."""
     parser = _parser()
     options = parser.parse_args()
     if unknown := set(options.cases) - set(CASES):
@@ -52,7 +51,6 @@ def main() -> int:
         console.print(f"{case}: other processes kept {cores:.2f} cores busy")
     for case, fault in results.faults.items():
         console.print(f"[red]{case} failed:[/] {fault}", markup=True, highlight=False)
-    console.print(f"written: {results.write(RESULTS).relative_to(ROOT)}")
     if not results.faults and set(options.cases) >= set(CASES):
         for template, path in DOCUMENTS.items():
             text = (files("hookwright_dev.bench") / template).read_text()

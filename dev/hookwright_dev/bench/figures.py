@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 SHARE: Final = "% of direct"
@@ -21,14 +21,12 @@ class Measure:
         key: its name for programs and for its mark, such as ``throughput.fan.share``.
         title: its description.
         unit: one of this module's units.
-        runs: every run's value if ``value`` is the median of several.
     """
 
     key: str
     title: str
     value: float
     unit: str
-    runs: tuple[float, ...] = ()
 
 
 def medians(runs: Sequence[Sequence[Measure]]) -> list[Measure]:
@@ -37,13 +35,7 @@ def medians(runs: Sequence[Sequence[Measure]]) -> list[Measure]:
     for run in runs:
         for measure in run:
             groups.setdefault(measure.key, []).append(measure)
-    return [_median(same) for same in groups.values()]
-
-
-def _median(same: Sequence[Measure]) -> Measure:
-    values = tuple(measure.value for measure in same)
-    first = same[0]
-    return Measure(first.key, first.title, statistics.median(values), first.unit, values if len(values) > 1 else ())
+    return [replace(same[0], value=statistics.median([measure.value for measure in same])) for same in groups.values()]
 
 
 def shown(measure: Measure) -> str:

@@ -1,11 +1,10 @@
-"""Results of a run: kept as JSON under ``bench-results/``, and shown in the terminal and in ``docs/``."""
+"""Results of a run, shown in the terminal and in ``docs/``."""
 
-import json
 import os
 import platform
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from itertools import groupby
@@ -40,30 +39,6 @@ class Results:
     measures: Sequence[Measure]
     faults: Mapping[str, str]
     noise: Mapping[str, float]
-
-    def to_json(self) -> str:
-        """Return all figures as JSON, with their marks and whether they are met."""
-        figures = [
-            {**asdict(measure), "mark": str(MARKS.get(measure.key, "")), "verdict": verdict(measure)}
-            for measure in self.measures
-        ]
-        content = {
-            "began": self.began.isoformat(),
-            "seconds": round(self.seconds),
-            "command": self.command,
-            "machine": dict(self.machine),
-            "noise_cores": dict(self.noise),
-            "faults": dict(self.faults),
-            "measures": figures,
-        }
-        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-    def write(self, folder: Path) -> Path:
-        """Write the JSON file, named by its time, and return its path."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.began:%Y%m%dT%H%M%SZ}.json"
-        path.write_text(self.to_json())
-        return path
 
 
 def machine() -> dict[str, str]:

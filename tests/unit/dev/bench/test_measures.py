@@ -5,16 +5,13 @@ import pytest
 from hookwright_dev.bench.figures import PER_SECOND, SHARE, Measure, medians, verdict
 
 
-def test_of_several_runs_the_median_counts_and_every_run_is_kept() -> None:
-    """One slow run does not change the median, and stays visible."""
+def test_of_several_runs_the_median_counts() -> None:
+    """One slow run does not change the median."""
     runs = [
         [Measure("a.rate", "a", value, PER_SECOND), Measure("b.rate", "b", 10 * value, PER_SECOND)]
         for value in (3.0, 1.0, 2.0)
     ]
-    assert medians(runs) == [
-        Measure("a.rate", "a", 2.0, PER_SECOND, (3.0, 1.0, 2.0)),
-        Measure("b.rate", "b", 20.0, PER_SECOND, (30.0, 10.0, 20.0)),
-    ]
+    assert medians(runs) == [Measure("a.rate", "a", 2.0, PER_SECOND), Measure("b.rate", "b", 20.0, PER_SECOND)]
 
 
 @pytest.mark.parametrize(
