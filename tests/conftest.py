@@ -20,7 +20,6 @@ from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_dev.processes import tail
 
 pytest_plugins = [
-    "support.costs",
     "support.file_order",
     "support.shared_tls_context",
     "support.stack",
