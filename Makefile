@@ -71,8 +71,6 @@ rules:
 generated: .venv/ready ## check that the generated files agree with the code
 	$(BIN)/python -m hookwright_crds --check
 	$(BIN)/python -m hookwright_dev.reference --check
-	$(BIN)/python -m hookwright_api.openapi_export --check docs/openapi.json
-	$(BIN)/python -m hookwright_dev.chart --check
 
 site: .venv/ready ## build the documentation in build/site; each link and anchor must lead somewhere
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
@@ -89,8 +87,6 @@ chart: .venv/ready ## render the chart into tests/chart/golden, which tests read
 
 docs: .venv/ready ## write the references in docs/ and the chart's generated files from the code
 	$(BIN)/python -m hookwright_dev.reference
-	$(BIN)/python -m hookwright_api.openapi_export docs/openapi.json
-	$(BIN)/python -m hookwright_dev.chart
 	@$(MAKE) --no-print-directory chart
 
 image: ## build the image with Docker (IMAGE=registry.example.com/hookwright:0.1.0)

@@ -1,10 +1,11 @@
-"""Generator of the references in ``docs/``: settings, metrics and problems of both processes, resources, event types.
+"""Generator of the files that are made from code: references in ``docs/``, the OpenAPI description, the chart's files.
 
 It also copies the bounds into ``docs/bounds.md``.
 
 ``python -m hookwright_dev.reference`` writes them; ``--check`` exits with 1 if one is stale.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from hookwright_api import metrics as api_metrics
+from hookwright_api.app import assemble
 from hookwright_api.settings import ApiSettings
 from hookwright_crds import generated_files
+from hookwright_dev.chart.generate import CHART
+from hookwright_dev.chart.generate import files as chart_files
 from hookwright_dev.chart.settings import written
 from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.command_reference import commands_page
@@ -96,8 +100,9 @@ def bounds_page() -> str:
     return f"{head}{begin}\n{bounds}\n\n{end}{tail}"
 
 
-def pages() -> dict[Path, str]:
-    """Return every page by its path."""
+def texts() -> dict[Path, str]:
+    """Return the text of every file by its path."""
+    description = assemble(ApiSettings.model_construct()).openapi()
     return {
         DOCS / "settings.md": settings_page(),
         DOCS / "metrics.md": metrics_page(),
@@ -106,6 +111,8 @@ def pages() -> dict[Path, str]:
         DOCS / "event-types.md": event_types_page(),
         DOCS / "cli-reference.md": commands_page(),
         DOCS / "bounds.md": bounds_page(),
+        DOCS / "openapi.json": json.dumps(description, indent=2, ensure_ascii=False) + "\n",
+        **{ROOT / path: text for path, text in chart_files(ROOT).items()},
     }
 
 
@@ -115,8 +122,14 @@ def metric_names(module: ModuleType) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the pages, or check them; return the exit code."""
-    return generated_files.check(pages(), "make docs") if "--check" in arguments else generated_files.write(pages())
+    """Write the files, or check them; return the exit code."""
+    files = texts()
+    surplus = [path for path in (ROOT / CHART / "files" / "crds").glob("*.yaml") if path not in files]
+    if "--check" in arguments:
+        return generated_files.check(files, "make docs", surplus)
+    for path in surplus:
+        path.unlink()
+    return generated_files.write(files)
 
 
 def _bound_row(bound: Bound) -> Sequence[str]:

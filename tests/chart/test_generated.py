@@ -1,21 +1,16 @@
-"""The generated files of the chart are current, and the check fails if they are not."""
-
-from pathlib import Path
+"""The generated files are current, and what they are made from is complete."""
 
 import pytest
 from support.chart_rendering import CHART, GOLDEN, GOLDEN_FOLDER, Chart, golden_text
 
-from hookwright_dev.chart.__main__ import check, write
-from hookwright_dev.chart.generate import CHART as CHART_PATH
-from hookwright_dev.chart.generate import files
 from hookwright_dev.chart.rbac import RbacError, roles
 from hookwright_dev.chart.readme import UndocumentedError, documented
-from hookwright_dev.cluster.stack import ROOT
+from hookwright_dev.reference import main
 
 
 def test_the_generated_files_are_current() -> None:
-    """CRDs, RBAC rules, settings, schema and README in the chart equal the generator's output."""
-    assert check(ROOT, files(ROOT)) == 0
+    """References, the OpenAPI description and the chart's files equal the generator's output."""
+    assert main(["--check"]) == 0
 
 
 def test_the_golden_files_are_what_the_chart_renders(chart: Chart) -> None:
@@ -23,21 +18,6 @@ def test_the_golden_files_are_what_the_chart_renders(chart: Chart) -> None:
     assert {path.stem: path.read_text() for path in GOLDEN_FOLDER.iterdir()} == {
         name: golden_text(chart, name) for name in GOLDEN
     }
-
-
-def test_a_stale_file_and_a_stray_one_are_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The check fails with the difference; writing corrects the file and removes the stray one."""
-    expected = files(ROOT)
-    write(tmp_path, expected)
-    stale, stray = tmp_path / CHART_PATH / "values.yaml", tmp_path / CHART_PATH / "files" / "crds" / "stray.yaml"
-    stale.write_text(stale.read_text().replace("  window: 64\n", "  window: 65\n"))
-    stray.write_text("")
-    assert check(tmp_path, expected) == 1
-    output = capsys.readouterr().err
-    assert "+  window: 64" in output
-    assert "stray.yaml" in output
-    write(tmp_path, expected)
-    assert check(tmp_path, expected) == 0
 
 
 def test_every_value_is_documented() -> None:
