@@ -20,10 +20,12 @@ from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_dev.processes import tail
 
 pytest_plugins = [
+    "support.connect_proxy",
     "support.file_order",
     "support.shared_tls_context",
     "support.stack",
     "support.store_databases",
+    "support.tls_receiver",
 ]
 needed_programs.need("assets", acquire)
 

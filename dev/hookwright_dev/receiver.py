@@ -43,6 +43,7 @@ class Received:
         attempt: how many requests with this ``webhook-id`` have arrived so far, this one included.
         target: path and query as they were sent.
         method: of the request.
+        peer: address of its sender.
     """
 
     headers: CIMultiDictProxy[str]
@@ -51,6 +52,7 @@ class Received:
     attempt: int = 1
     target: str = "/"
     method: str = "POST"
+    peer: str = ""
 
     @property
     def id(self) -> str:
@@ -169,7 +171,13 @@ class Receiver:
         message_id = request.headers.get("webhook-id", "")
         self._attempts[message_id] = self._attempts.get(message_id, 0) + 1
         arrival = Received(
-            request.headers, body, time.time(), self._attempts[message_id], request.raw_path, request.method
+            request.headers,
+            body,
+            time.time(),
+            attempt=self._attempts[message_id],
+            target=request.raw_path,
+            method=request.method,
+            peer=request.remote or "",
         )
         self.received.append(arrival)
         async with self._arrival:

@@ -7,9 +7,9 @@ import yaml
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.oauth2_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 from support.polling import eventually
-from support.tls_receiver import tls_receiving
+from support.tls_receiver import TlsReceiver
 
-from hookwright_dev.cluster.certificates import Authority, KeyPair
+from hookwright_dev.cluster.certificates import KeyPair
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/credentials"
 HEADER = {"name": "Authorization", "prefix": "Bearer ", "secretKeyRef": {"name": "api", "key": "token"}}
@@ -118,41 +118,41 @@ def client_pair(pair: KeyPair, key: KeyPair | None = None, *, hosts: str = "127.
 
 
 def test_a_private_receiver_gets_the_client_certificate_and_a_renewed_one_at_once(
-    org: Organization, tmp_path: Path
+    org: Organization, tls_receiver: TlsReceiver
 ) -> None:
     """While the authority or the pair is missing, unfit or for another host, deliveries wait; no attempt is made."""
-    trusted = Authority()
+    trusted = tls_receiver.trusted
     first, second = trusted.issue("first"), trusted.issue("second")
     tls = {"caCertificateRefs": [{"name": "partner-ca"}], "clientCertificateRef": {"name": "pair"}}
-    with tls_receiving(trusted, tmp_path) as receiver:
-        org.apply(manifest("Project", "billing"), endpoint("orders", receiver.url, tls=tls))
-        org.wait_for("hwep", "orders", "False CredentialsNotFound")
-        org.send(delivered("early"))
-        org.apply(certificates("partner-ca", "no PEM"), client_pair(first))
-        org.wait_for("hwep", "orders", "False CredentialsInvalid")
-        # In this order, because the endpoint would be ready for a moment.
-        org.apply(client_pair(first, hosts="api.example.com"), certificates("partner-ca", trusted.pem.decode()))
-        org.wait_for("hwep", "orders", "False CredentialsRefused")
-        org.apply(client_pair(first, second))
-        org.wait_for("hwep", "orders", "False CredentialsInvalid")
-        eventually(lambda: "is not the key of" in str(org.status("hwep", "orders")), "the message names the fault")
-        shown = str(org.objects("hwep,events"))
-        assert not any(line in shown for line in first.key.decode().splitlines()[1:-1])
-        assert receiver.clients == []
-        org.apply(client_pair(first))
-        org.wait_for("hwep", "orders", "True Delivering")
-        eventually(lambda: receiver.clients == ["first"], "the early event arrives")
-        org.apply(client_pair(second))
+    org.apply(manifest("Project", "billing"), endpoint("orders", tls_receiver.url, tls=tls))
+    org.wait_for("hwep", "orders", "False CredentialsNotFound")
+    org.send(delivered("early"))
+    org.apply(certificates("partner-ca", "no PEM"), client_pair(first))
+    org.wait_for("hwep", "orders", "False CredentialsInvalid")
+    # In this order, because the endpoint would be ready for a moment.
+    org.apply(client_pair(first, hosts="api.example.com"), certificates("partner-ca", trusted.pem.decode()))
+    org.wait_for("hwep", "orders", "False CredentialsRefused")
+    org.apply(client_pair(first, second))
+    org.wait_for("hwep", "orders", "False CredentialsInvalid")
+    eventually(lambda: "is not the key of" in str(org.status("hwep", "orders")), "the message names the fault")
+    shown = str(org.objects("hwep,events"))
+    assert not any(line in shown for line in first.key.decode().splitlines()[1:-1])
+    assert tls_receiver.clients == []
+    org.apply(client_pair(first))
+    org.wait_for("hwep", "orders", "True Delivering")
+    eventually(lambda: tls_receiver.clients == ["first"], "the early event arrives")
+    org.apply(client_pair(second))
 
-        def newest() -> str:
-            org.send(delivered("next"))
-            return receiver.clients[-1]
+    def newest() -> str:
+        org.send(delivered("next"))
+        return tls_receiver.clients[-1]
 
-        eventually(lambda: newest() == "second", "the new certificate is used")
-        org.delete("configmap", "partner-ca")
-        org.wait_for("hwep", "orders", "False CredentialsNotFound")
-        assert "create the ConfigMap" in str(org.status("hwep", "orders"))
-        assert org.metric("hookwright_delivery_attempts_total", result="failed") == 0
+    eventually(lambda: newest() == "second", "the new certificate is used")
+    org.delete("configmap", "partner-ca")
+    org.wait_for("hwep", "orders", "False CredentialsNotFound")
+    assert "create the ConfigMap" in str(org.status("hwep", "orders"))
+    log = org.operator.log.read_text().splitlines()
+    assert not any("attempt failed" in line and org.namespace in line for line in log)
     config_map, made_by_cert_manager, partner = yaml.safe_load_all((EXAMPLES / "client-certificate.yaml").read_text())
     for document in (config_map, partner):
         del document["metadata"]["namespace"]

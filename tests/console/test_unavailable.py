@@ -12,8 +12,8 @@ from typing import Final
 import httpx
 import pytest
 from support.api_processes import PASSWORD, Organization, running
+from support.local_server import LocalServer, redis_server
 from support.polling import eventually
-from support.redis_server import RedisServer
 
 from hookwright_api.console.static_files import URLS
 from hookwright_crds.users import UserRole
@@ -44,7 +44,7 @@ class Site:
     plane: ControlPlane
     operator: OperatorProcess
     postgres: PostgresServer
-    redis: RedisServer
+    redis: LocalServer
     api: ApiProcess
     closed: ApiProcess
     client: httpx.Client
@@ -103,14 +103,12 @@ def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         plane = stack.enter_context(ControlPlane.start(assets=assets, crds=CRDS))
         install(plane)
         postgres = stack.enter_context(postgres_server())
-        redis = RedisServer(folder)
-        redis.start()
-        stack.callback(redis.kill)
+        redis = stack.enter_context(redis_server(folder))
         settings = {"HOOKWRIGHT_DATABASE_URL": postgres.new_database("console"), "HOOKWRIGHT_RETRY_SCHEDULE": "1h"}
         operator = OperatorProcess(plane, folder / "operator", settings)
         operator.start()
         stack.callback(operator.kill)
-        environment = {"HOOKWRIGHT_RATE_LIMIT_URL": redis.url, "HOOKWRIGHT_RATE_LIMIT_IP": "100000"}
+        environment = {"HOOKWRIGHT_RATE_LIMIT_URL": f"redis://{redis.address}/0", "HOOKWRIGHT_RATE_LIMIT_IP": "100000"}
         unlimited = {"HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0", "HOOKWRIGHT_ALLOW_HTTP": "false"}
         api, closed_replica = (
             stack.enter_context(
@@ -234,7 +232,7 @@ def test_without_the_api_server_pages_show_the_last_state_and_changes_are_refuse
 
 def test_without_redis_requests_are_counted_here_or_refused_in_words(site: Site) -> None:
     """The setting decides, as for /v1; files have no limit."""
-    site.redis.kill()
+    site.redis.stop()
     try:
         site.check_basics()
         with httpx.Client(base_url=site.closed.url, headers=OURS, trust_env=False, timeout=30.0) as session:

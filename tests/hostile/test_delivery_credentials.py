@@ -1,20 +1,19 @@
 """A tenant tries to get a credential for deliveries that it cannot read: by other hosts, Secrets, answers and pages."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from cluster.test_credentials import certificates, client_pair
 from integration.api import conftest as shared
 from integration.api.conftest import Organizations
 from support.api_processes import Organization, problem_of
 from support.cluster_actions import condition, endpoint, receiving
 from support.oauth2_server import CLIENT_ID, TokenServer
 from support.polling import eventually
-from support.tls_receiver import tls_receiving
+from support.tls_receiver import TlsReceiver
 
-from hookwright_dev.cluster.certificates import Authority
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
@@ -120,39 +119,33 @@ def test_a_secret_that_its_owner_did_not_offer_is_not_read(
 
 
 def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
-    control_plane: Cluster, organizations: Organizations, acme: Organization, tmp_path: Path
+    control_plane: Cluster, organizations: Organizations, acme: Organization, tls_receiver: TlsReceiver
 ) -> None:
-    """Not by its name, by an idle connection, or by a field that skips verification, while its owner delivers."""
-    trusted, thief = Authority(), organizations.new("thief")
+    """Not by its name, by an idle connection, or by a field that skips verification, while its owner renews it."""
+    trusted, thief = tls_receiver.trusted, organizations.new("thief")
     thief.project()
     tenants = [(tenant, tenant.service_key()) for tenant in (acme, thief)]
-    pair = trusted.issue("acme")
-    offer = {"labels": OFFER, "annotations": {"hookwright.dev/hosts": "127.0.0.1"}}
-    keys = {"tls.crt": pair.public.decode(), "tls.key": pair.key.decode()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": {"name": "pair", **offer}}
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ca", "labels": OFFER}}
-    config_map["data"] = {"ca.crt": trusted.pem.decode()}
     tls: dict[str, Any] = {"caCertificateRefs": [{"name": "ca"}]}
-    with tls_receiving(trusted, tmp_path) as receiver:
-        mutual = endpoint("orders", receiver.url, tls={**tls, "clientCertificateRef": {"name": "pair"}})
-        acme.apply(config_map, {**secret, "stringData": keys}, mutual)
-        thief.apply(config_map, mutual)
+    mutual = endpoint("orders", tls_receiver.url, tls={**tls, "clientCertificateRef": {"name": "pair"}})
+    for tenant, _ in tenants:
+        tenant.apply(certificates("ca", trusted.pem.decode()), mutual)
+        wait_for(control_plane, tenant, "False CredentialsNotFound")
+    thief.apply(endpoint("orders", tls_receiver.url, tls=tls))
+    wait_for(control_plane, thief, "True Delivering")
+    answers = []
+    for name in ("first", "second"):
+        acme.apply(client_pair(trusted.issue(name)))
         wait_for(control_plane, acme, "True Delivering")
-        wait_for(control_plane, thief, "False CredentialsNotFound")
-        thief.apply(endpoint("orders", receiver.url, tls=tls))
-        wait_for(control_plane, thief, "True Delivering")
-        answers = []
-        for _ in range(3):
+        while name not in tls_receiver.clients:
             for tenant, key in tenants:
-                answer = tenant.client.post("/v1/webhooks/orders/test", headers=key)
-                assert answer.status_code == 200
-                answers.append(answer.json()["success"])
-        assert answers == [True, False] * 3
-        assert receiver.clients == ["acme"] * 3
-        document = acme.client.get("/v1/webhooks/orders", headers=tenants[0][1]).json()
-        assert (document["ca_certificate_names"], document["client_certificate_name"]) == (["ca"], "pair")
-        with pytest.raises(Exception, match="insecureSkipVerify"):
-            thief.apply(endpoint("orders", receiver.url, tls={"insecureSkipVerify": True}))
+                answer = tenant.client.post("/v1/webhooks/orders/test", headers=key).json()
+                answers.append((tenant.name, answer["statusCode"]))
+    assert set(answers) == {(acme.name, 200), (thief.name, 400)}
+    assert len(tls_receiver.clients) == len(answers) / 2
+    document = acme.client.get("/v1/webhooks/orders", headers=tenants[0][1]).json()
+    assert (document["ca_certificate_names"], document["client_certificate_name"]) == (["ca"], "pair")
+    with pytest.raises(Exception, match="insecureSkipVerify"):
+        thief.apply(endpoint("orders", tls_receiver.url, tls={"insecureSkipVerify": True}))
 
 
 def test_v1_sets_no_credential_and_pull_has_none(acme: Organization, control_plane: Cluster) -> None:

@@ -9,13 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from hookwright_dev.cluster.certificates import Authority
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 """Handler of one connection; the connection is closed afterwards."""
@@ -209,39 +205,15 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 
 def certificate(folder: Path, *, name: str = "127.0.0.1", valid_days: int = 1) -> ssl.SSLContext:
-    """Return a server's TLS context with a new self-signed certificate, kept as ``server.pem`` in ``folder``.
+    """Return a server's TLS context with a new certificate, whose authority is ``server.pem`` in ``folder``.
 
     Args:
-        folder: gets the certificate, so that a client can trust it.
+        folder: gets the authority, so that a client can trust it.
         name: host name or address of the certificate.
         valid_days: from now; negative for an expired one.
     """
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "receiver")])
-    until = datetime.now(UTC) + timedelta(days=valid_days)
-    new_certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(until - timedelta(days=2))
-        .not_valid_after(until)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "server.pem"
-    path.write_bytes(
-        new_certificate.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    authority, ends_at = Authority(), datetime.now(UTC) + timedelta(days=valid_days)
+    (folder / "server.pem").write_bytes(authority.pem)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
+    context.load_cert_chain(*authority.issue("receiver", hosts=[name], ends_at=ends_at).write(folder, "receiver"))
     return context
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)

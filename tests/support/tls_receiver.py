@@ -1,14 +1,32 @@
-"""A receiver with https and a private authority that wants a client certificate; it runs in threads."""
+"""A real receiver with https and a private authority that wants a client certificate: nginx."""
 
-import ssl
-import threading
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Final
+
+import httpx
+import pytest
+from support.local_server import LocalServer
 
 from hookwright_dev.cluster.certificates import Authority, KeyPair
+
+_SETTINGS: Final = """
+daemon off; pid nginx.pid; worker_processes 1; user root;
+events {}
+http {
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;
+  scgi_temp_path scgi;
+  log_format requests "$remote_addr $status $ssl_client_s_dn";
+  access_log requests.log requests;
+  server {
+    listen 127.0.0.1:PORT ssl;
+    ssl_certificate receiver.crt; ssl_certificate_key receiver.key;
+    ssl_client_certificate authority.crt; ssl_verify_client on;
+    location / { return 200; }
+  }
+}
+"""
 
 
 def pem(pair: KeyPair) -> str:
@@ -16,62 +34,41 @@ def pem(pair: KeyPair) -> str:
     return f"{pair.public.decode()}\n{pair.key.decode()}"
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class TlsReceiver:
-    """A running receiver.
+    """A running receiver at 127.0.0.1.
 
     Attributes:
-        url: where to post to.
-        requests: the name in the client certificate and the body of each request.
+        trusted: the authority of its certificate and of its clients.
     """
 
-    url: str
-    requests: list[tuple[str, bytes]] = field(default_factory=list)
+    trusted: Authority
+    server: LocalServer
+
+    @property
+    def url(self) -> str:
+        """Where to post to."""
+        return f"https://{self.server.address}/hooks"
+
+    @property
+    def requests(self) -> list[tuple[str, str]]:
+        """The sender's address, and the name in its certificate, of each accepted request."""
+        # When the only worker has answered this, it has written the lines of all earlier requests.
+        assert httpx.get(f"http://{self.server.address}/", trust_env=False).status_code == 400
+        text = (self.server.folder / "requests.log").read_text()
+        return re.findall(r"^(\S+) 200 CN=([^,]*)", text, re.MULTILINE)
 
     @property
     def clients(self) -> list[str]:
-        """The name in the client certificate of each request."""
-        return [name for name, _ in self.requests]
+        """The name in the certificate of each accepted request."""
+        return [name for _, name in self.requests]
 
 
-@contextmanager
-def tls_receiving(trusted: Authority, folder: Path) -> Iterator[TlsReceiver]:
-    """Run a receiver at 127.0.0.1 whose certificate and clients are of an authority; it answers 200."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*trusted.issue("receiver", hosts=["127.0.0.1"]).write(folder, "receiver"))
-    context.load_verify_locations(cadata=trusted.pem.decode())
-    context.verify_mode = ssl.CERT_REQUIRED
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            """Record a request."""
-            subject = dict(part[0] for part in self.connection.getpeercert()["subject"])
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.requests.append((subject["commonName"], body))
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-            """Print nothing."""
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads, block_on_close = True, False
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Print no failed handshake."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    # A handshake in the thread that accepts could block it.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    receiver = TlsReceiver(f"https://127.0.0.1:{server.server_port}/hooks")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
+@pytest.fixture
+def tls_receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsReceiver]:
+    """Yield a receiver that answers 200 to clients with a certificate, and 400 to others."""
+    folder, trusted = tmp_path_factory.mktemp("nginx"), Authority()
+    trusted.issue("receiver", hosts=["127.0.0.1"]).write(folder, "receiver")
+    (folder / "authority.crt").write_bytes(trusted.pem)
+    with LocalServer("tls_receiver", folder, f"-p {folder} -c settings -e stderr", _SETTINGS) as server:
+        yield TlsReceiver(trusted, server)

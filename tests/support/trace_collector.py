@@ -1,15 +1,16 @@
 """A collector of traces: accepts OTLP over HTTP as real ones do, and keeps the spans."""
 
-import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
+from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from support.cluster_actions import receiving
+
+from hookwright_dev.receiver import Received
 
 Value = str | int | float | bool
 
@@ -93,27 +94,12 @@ def _value(value: AnyValue) -> Value:
 def collecting() -> Iterator[Collector]:
     """Collect on loopback while the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            collector.headers = {name.lower(): value for name, value in self.headers.items()}
-            collector.paths.append(self.path)
-            collector.take(gzip.decompress(body) if collector.headers.get("content-encoding") == "gzip" else body)
-            self.send_response(200)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(request: Received) -> web.Response:
+        collector.headers = {name.lower(): value for name, value in request.headers.items()}
+        collector.paths.append(request.target)
+        collector.take(request.body)
+        return web.Response(content_type="application/x-protobuf")
 
-        def log_message(self, *_: object) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with receiving(answer) as receiver:
+        collector = Collector(receiver.url.rstrip("/"))
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

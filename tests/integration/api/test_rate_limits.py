@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from integration.api.conftest import PROXY, Organizations, StartApi
+from support import local_server
 from support.api_processes import problem_of
+from support.local_server import LocalServer
 from support.polling import eventually
-from support.redis_server import RedisServer
 
 from hookwright_api import rate_limits
 from hookwright_api.console.session_cookie import COOKIE
@@ -41,12 +42,10 @@ def limited(start_api: StartApi) -> tuple[ApiProcess, httpx.Client]:
 
 
 @pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """Yield a server on a separate port."""
-    server = RedisServer(tmp_path_factory.mktemp("redis"))
-    server.start()
-    yield server
-    server.kill()
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """Yield a server that stores nothing on disk."""
+    with local_server.redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,9 @@ class Replica:
 
 
 @pytest.fixture(scope="module")
-def replicas(start_api: StartApi, redis_server: RedisServer) -> tuple[Replica, Replica]:
+def replicas(start_api: StartApi, redis_server: LocalServer) -> tuple[Replica, Replica]:
     """Return a replica that refuses requests while Redis is away, and one that then counts by itself."""
-    urls = {"false": redis_server.url, "true": redis_server.url.replace("redis:", "valkey:")}
+    urls = {"false": f"redis://{redis_server.address}/0", "true": f"valkey://{redis_server.address}/0"}
     closed_replica, open_replica = (
         Replica(*start_api({**PROXY, "HOOKWRIGHT_RATE_LIMIT_URL": url, "HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open}))
         for fail_open, url in urls.items()
@@ -184,11 +183,11 @@ def test_two_replicas_on_one_redis_share_their_counts(replicas: tuple[Replica, R
 
 
 def test_while_redis_is_away_a_closed_installation_answers_503_and_an_open_one_counts_by_itself(
-    replicas: tuple[Replica, Replica], redis_server: RedisServer
+    replicas: tuple[Replica, Replica], redis_server: LocalServer
 ) -> None:
     """The refusal is clear and quick, a metric shows the outage, and both use Redis again without a restart."""
     closed_replica, open_replica = replicas
-    redis_server.kill()
+    redis_server.stop()
     try:
         for _ in range(10):
             refusal = closed_replica.client.get("/v1/webhooks", headers=from_ip("192.0.2.1"))
@@ -208,11 +207,11 @@ def test_while_redis_is_away_a_closed_installation_answers_503_and_an_open_one_c
 
 
 async def test_many_requests_at_once_have_a_connection_each(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    redis_server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, the 101st request at the same moment made the counters unavailable for all callers for a second."""
     monkeypatch.setattr(rate_limits, "_ANSWER_SECONDS", 60.0)
-    limiter = Limiter(ApiSettings(rate_limit_url=redis_server.url, rate_limit_fail_open=False))
+    limiter = Limiter(ApiSettings(rate_limit_url=f"redis://{redis_server.address}/0", rate_limit_fail_open=False))
     try:
         verdicts = await asyncio.gather(*(limiter.hit(Scope.IP, f"192.0.2.{number}") for number in range(150)))
     finally:

@@ -1,11 +1,9 @@
-"""Attempts through the installation's proxy, which is a real one that makes tunnels by CONNECT."""
+"""Attempts through the installation's proxy, which is tinyproxy."""
 
 import asyncio
 import ssl
-from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from integration.delivery.test_sender_faults import closed_port
 from structlog.testing import capture_logs
 from support import receivers
 from support.attempts import endpoint, send
+from support.connect_proxy import ConnectProxy
 from support.receivers import answers, certificate, keeps_answering, serve
 
 from hookwright_operator.delivery.http.egress_proxy import EgressProxy
@@ -23,46 +22,6 @@ from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.errors import SettingsError
 
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-ALLOWED = b"Proxy-Authorization: Basic " + b64encode(b"hooks:p@ss")
-
-
-@dataclass
-class Tunnels:
-    """A proxy behaviour that forwards bytes both ways, for one user.
-
-    Attributes:
-        heads: of the requests so far.
-    """
-
-    heads: list[bytes] = field(default_factory=list)
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
-        head = await reader.readuntil(b"\r\n\r\n")
-        self.heads.append(head)
-        if ALLOWED not in head:
-            writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
-            return
-        host, _, port = head.split()[1].decode().rpartition(":")
-        try:
-            inward, outward = await asyncio.open_connection(host.strip("[]"), int(port))
-        except OSError:
-            writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
-            return
-        writer.write(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n")
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_forward(reader, outward))
-                tasks.create_task(_forward(inward, writer))
-        finally:
-            outward.transport.abort()
-
-
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while piece := await reader.read(65536):
-            writer.write(piece)
-    writer.close()
 
 
 @asynccontextmanager
@@ -76,37 +35,28 @@ async def sender_by(url: str, *exceptions: str, folder: Path | None = None) -> A
         yield sender
 
 
-def with_user(url: str, user: str = "hooks:p%40ss") -> str:
-    """Return the URL of a proxy with a user."""
-    return url.replace("//", f"//{user}@").removesuffix("/hooks")
-
-
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 async def test_a_receiver_is_reached_by_its_checked_address_and_connections_are_kept(
-    tmp_path: Path, *, tls: bool
+    connect_proxy: ConnectProxy, tmp_path: Path, *, tls: bool
 ) -> None:
     """The proxy gets the address that the guard allows; TLS ends at the receiver; the next attempt uses the tunnel."""
     context = certificate(tmp_path) if tls else None
-    tunnels = Tunnels()
     async with (
         serve(keeps_answering(EMPTY), tls=context) as receiver,
-        serve(tunnels) as proxy,
-        sender_by(with_user(proxy.url), folder=tmp_path if tls else None) as sender,
+        sender_by(connect_proxy.url, folder=tmp_path if tls else None) as sender,
     ):
         for _ in range(2):
             assert (await send(sender, endpoint(receiver.url))).error == ""
-        target = receiver.url.partition("//")[2].removesuffix("/hooks")
-        assert [head.split(b"\r\n")[0].decode() for head in tunnels.heads] == [f"CONNECT {target} HTTP/1.1"]
-        assert (proxy.connections, receiver.connections) == (1, 1)
+        assert connect_proxy.targets == [receiver.url.partition("//")[2].removesuffix("/hooks")]
+        assert receiver.connections == 1
 
 
-async def test_an_address_that_the_guard_refuses_does_not_reach_the_proxy() -> None:
+async def test_an_address_that_the_guard_refuses_does_not_reach_the_proxy(connect_proxy: ConnectProxy) -> None:
     """The receiver of a tenant cannot be the proxy's own network."""
-    tunnels = Tunnels()
-    async with serve(tunnels) as proxy, sender_by(with_user(proxy.url)) as sender:
+    async with sender_by(connect_proxy.url) as sender:
         outcome = await send(sender, endpoint("http://10.0.0.1/hooks"))
         assert outcome.error.startswith("address refused: 10.0.0.1 is a private address")
-        assert tunnels.heads == []
+        assert connect_proxy.targets == []
 
 
 async def test_exceptions_are_reached_without_the_proxy() -> None:
@@ -130,29 +80,30 @@ async def test_a_name_with_one_address_inside_an_exception_does_not_bypass_the_p
     await proxy.close()
 
 
-async def test_a_fault_of_the_proxy_is_charged_to_no_receiver_and_shows_no_password() -> None:
+async def test_a_fault_of_the_proxy_is_charged_to_no_receiver_and_shows_no_password(
+    connect_proxy: ConnectProxy,
+) -> None:
     """It is stopped, refuses the password or speaks no HTTP; the next attempt succeeds when it works again."""
-    port = closed_port()
-    async with serve(answers(EMPTY)) as receiver, sender_by(with_user(f"http://127.0.0.1:{port}")) as sender:
+    connect_proxy.stop()
+    async with serve(answers(EMPTY)) as receiver, sender_by(connect_proxy.url) as sender:
         target = endpoint(receiver.url, timeout=5)
         for behaviour in (None, receivers.resets, answers(b"220 mail.example.com\r\n\r\n")):
             with capture_logs() as logs:
                 if behaviour is None:
                     outcome = await send(sender, target)
                 else:
-                    async with serve(behaviour, port=port):
+                    async with serve(behaviour, port=connect_proxy.port):
                         outcome = await send(sender, target)
             assert (outcome.own_fault, outcome.status_code) == ("proxy", 0)
-            assert "p@ss" not in f"{logs}{outcome}"
+            assert "p.ss" not in f"{logs}{outcome}"
         assert receiver.connections == 0
-        async with serve(Tunnels(), port=port):
-            assert (await send(sender, target)).delivered
-    async with serve(Tunnels()) as proxy, sender_by(with_user(proxy.url, "hooks:wrong")) as sender:
-        outcome = await send(sender, target)
-        assert (outcome.own_fault, outcome.error) == (
-            "proxy",
-            "the egress proxy refuses the credentials of HOOKWRIGHT_PROXY_URL (HTTP 407)",
-        )
+        connect_proxy.start()
+        assert (await send(sender, target)).delivered
+    for user, status in (("hooks:wrong@", 401), ("", 407)):
+        async with sender_by(connect_proxy.url.replace("hooks:p%2Ess@", user)) as sender:
+            outcome = await send(sender, target)
+            fault = f"the egress proxy refuses the credentials of HOOKWRIGHT_PROXY_URL (HTTP {status})"
+            assert (outcome.own_fault, outcome.error) == ("proxy", fault)
 
 
 async def test_a_proxy_that_accepts_no_connection_is_charged_to_no_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,15 +114,11 @@ async def test_a_proxy_that_accepts_no_connection_is_charged_to_no_receiver(monk
     assert (outcome.own_fault, outcome.error) == ("proxy", "the egress proxy does not accept a connection")
 
 
-async def test_what_the_proxy_cannot_reach_is_a_failed_attempt() -> None:
+async def test_what_the_proxy_cannot_reach_is_a_failed_attempt(connect_proxy: ConnectProxy) -> None:
     """A receiver that is down, or one that hangs behind the proxy, is charged as without a proxy."""
-    async with (
-        serve(Tunnels()) as proxy,
-        serve(receivers.hangs) as silent,
-        sender_by(with_user(proxy.url)) as sender,
-    ):
+    async with serve(receivers.hangs) as silent, sender_by(connect_proxy.url) as sender:
         outcome = await send(sender, endpoint(f"http://127.0.0.1:{closed_port()}/hooks"))
-        assert (outcome.own_fault, outcome.error) == ("", "the egress proxy cannot connect, or refuses: HTTP 503")
+        assert (outcome.own_fault, outcome.error) == ("", "the egress proxy cannot connect, or refuses: HTTP 500")
         outcome = await send(sender, endpoint(silent.url, timeout=0.5))
         assert (outcome.own_fault, outcome.timed_out) == ("", True)
 

@@ -11,7 +11,7 @@ import pytest
 from support.attempts import BODY, MESSAGE, SECRET, delivery_of, endpoint, loopback, send
 from support.polling import PATIENCE, until
 from support.receivers import answers, certificate, keeps_answering, read_request, serve
-from support.tls_receiver import pem, tls_receiving
+from support.tls_receiver import TlsReceiver, pem
 
 from hookwright_dev.cluster.certificates import Authority
 from hookwright_dev.receiver import Receiver
@@ -127,30 +127,29 @@ async def test_a_connection_is_not_kept_where_the_next_answer_could_be_mistaken(
 
 @pytest.mark.both_loops
 async def test_a_connection_with_another_tls_identity_is_never_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tls_receiver: TlsReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by an endpoint without the client certificate, and a renewed certificate has its own connection at once."""
     monkeypatch.setattr(client, "KEEPALIVE", 600.0)
-    trusted, other = Authority(), Authority()
+    trusted, other = tls_receiver.trusted, Authority()
     cas = trusted.pem.decode()
-    with tls_receiving(trusted, tmp_path) as receiver:
-        plain = replace(endpoint(receiver.url), namespace="rival", uid="uid-2")
-        endpoints = {
-            name: replace(endpoint(receiver.url), tls=identity(cas, pem(trusted.issue(name))))
-            for name in ("first", "second")
-        }
-        foreign = replace(plain, tls=identity(cas, pem(other.issue("first"))))
-        untrusting = replace(plain, tls=identity(other.pem.decode(), endpoints["first"].tls.pair))  # type: ignore[union-attr]
-        async with loopback(tls=ssl.create_default_context(cadata=cas)) as sender:
-            for name in ("first", "second", "first"):
-                assert (await send(sender, endpoints[name])).delivered
-                for stranger in (plain, foreign, untrusting):
-                    outcome = await send(sender, stranger)
-                    assert (outcome.status_code, bool(outcome.error)) == (0, True)
-                    assert sender._client is not None
-                    assert len(sender._client._idle) == len(set(receiver.clients))
-                assert outcome.error.startswith("TLS: certificate verify failed")
-        assert receiver.clients == ["first", "second", "first"]
+    plain = replace(endpoint(tls_receiver.url), namespace="rival", uid="uid-2")
+    endpoints = {
+        name: replace(endpoint(tls_receiver.url), tls=identity(cas, pem(trusted.issue(name))))
+        for name in ("first", "second")
+    }
+    foreign = replace(plain, tls=identity(cas, pem(other.issue("first"))))
+    untrusting = replace(plain, tls=identity(other.pem.decode(), endpoints["first"].tls.pair))  # type: ignore[union-attr]
+    async with loopback(tls=ssl.create_default_context(cadata=cas)) as sender:
+        for name in ("first", "second", "first"):
+            assert (await send(sender, endpoints[name])).delivered
+            for stranger, status in ((plain, 400), (foreign, 400), (untrusting, 0)):
+                outcome = await send(sender, stranger)
+                assert (outcome.status_code, outcome.delivered) == (status, False)
+                assert sender._client is not None
+                assert len(sender._client._idle) == len(set(tls_receiver.clients))
+            assert outcome.error.startswith("TLS: certificate verify failed")
+    assert tls_receiver.clients == ["first", "second", "first"]
 
 
 async def test_contexts_are_bounded_and_verify_certificates_and_names(monkeypatch: pytest.MonkeyPatch) -> None:

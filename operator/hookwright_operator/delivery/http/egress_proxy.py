@@ -156,8 +156,8 @@ class EgressProxy:
         if status is None:
             raise self._fault("closed the connection without an answer in HTTP")
         code = int(status[1])
-        if code == 407:
-            raise self._fault("refuses the credentials of HOOKWRIGHT_PROXY_URL (HTTP 407)")
+        if code in {401, 407}:  # tinyproxy answers 401 to a wrong password
+            raise self._fault(f"refuses the credentials of HOOKWRIGHT_PROXY_URL (HTTP {code})")
         if not 200 <= code < 300:
             raise AttemptError(f"the egress proxy cannot connect, or refuses: HTTP {code}")
         if rest:
