@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 from aiohttp import web
 from cluster.test_credentials import certificates, client_pair
@@ -54,7 +55,7 @@ def wait_for(cluster: Cluster, tenant: Organization, expected: str) -> None:
 def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
     control_plane: Cluster, operator: OperatorProcess, acme: Organization, kind: str
 ) -> None:
-    """Not by a changed url, a redirect, a test, an answer that repeats it, `/v1`, describe, Events or the log."""
+    """Not by another name of its address, a redirect, a test, an answer, `/v1`, describe, Events, metrics or logs."""
     key, server = acme.service_key(), TokenServer(secret=TOKEN, new_token=lambda: TOKEN)
     with receiving() as receiver, receiving() as thief, receiving(server.answer) as tokens:
         echo: Callable[[Any], web.Response] = lambda request: web.Response(  # noqa: E731
@@ -93,7 +94,7 @@ def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
             eventually(lambda: "oauth2.tokenUrl is" in str(control_plane.objects.get("hwep", "orders", acme.name)), "")
         assert thief.received == []
         assert len(tokens.received) == (1 if kind == "oauth2" else 0)
-    texts.append(operator.log.read_text())
+    texts += [operator.log.read_text(), httpx.get(f"{operator.health_url}/metrics", trust_env=False).text]
     for text in texts:
         assert TOKEN not in text
 
@@ -101,7 +102,7 @@ def test_a_credential_goes_to_no_other_host_and_is_shown_nowhere(
 def test_a_secret_that_its_owner_did_not_offer_is_not_read(
     control_plane: Cluster, organizations: Organizations, acme: Organization
 ) -> None:
-    """That is one without the label, of another namespace, or of the operator, also if the tenant adds the label."""
+    """That is one without the label, of another namespace, of the operator with the label, or to sign with."""
     victim = organizations.new("victim")
     victim.apply(credential("theirs"))
     acme.apply(credential("plain", app="billing"), credential("almost", **dict.fromkeys(OFFER, "True")))
@@ -115,11 +116,18 @@ def test_a_secret_that_its_owner_did_not_offer_is_not_read(
             acme.apply(with_secret(receiver.url, name, field, description=name))
             wait_for(control_plane, acme, "False CredentialsNotFound")
             assert f"'{name}'" in str(control_plane.objects.get("hwep", "orders", acme.name))
+        signing = {"secretRef": {"name": "api", "key": "token", "encoding": "raw"}}
+        acme.apply(credential(), endpoint("orders", receiver.url, signing=signing))
+        wait_for(control_plane, acme, "False SigningSecretInvalid")
         assert receiver.received == []
 
 
 def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
-    control_plane: Cluster, organizations: Organizations, acme: Organization, tls_receiver: TlsReceiver
+    control_plane: Cluster,
+    operator: OperatorProcess,
+    organizations: Organizations,
+    acme: Organization,
+    tls_receiver: TlsReceiver,
 ) -> None:
     """Not by its name, by an idle connection, or by a field that skips verification, while its owner renews it."""
     trusted, thief = tls_receiver.trusted, organizations.new("thief")
@@ -134,7 +142,8 @@ def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
     wait_for(control_plane, thief, "True Delivering")
     answers = []
     for name in ("first", "second"):
-        acme.apply(client_pair(trusted.issue(name)))
+        pair = trusted.issue(name)
+        acme.apply(client_pair(pair))
         wait_for(control_plane, acme, "True Delivering")
         while name not in tls_receiver.clients:
             for tenant, key in tenants:
@@ -144,6 +153,8 @@ def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
     assert len(tls_receiver.clients) == len(answers) / 2
     document = acme.client.get("/v1/webhooks/orders", headers=tenants[0][1]).json()
     assert (document["ca_certificate_names"], document["client_certificate_name"]) == (["ca"], "pair")
+    shown = operator.log.read_text() + acme.client.get("/v1/deliveries", headers=tenants[0][1]).text
+    assert not any(line in shown for line in pair.key.decode().splitlines()[1:-1])
     with pytest.raises(Exception, match="insecureSkipVerify"):
         thief.apply(endpoint("orders", tls_receiver.url, tls={"insecureSkipVerify": True}))
 

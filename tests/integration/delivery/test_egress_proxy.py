@@ -2,12 +2,10 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from integration.delivery.test_sender_faults import closed_port
+from integration.delivery.test_sender_faults import certificate_of, closed_port
 from structlog.testing import capture_logs
 from support import receivers
 from support.attempts import endpoint, send
@@ -24,15 +22,10 @@ from hookwright_runtime.errors import SettingsError
 EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
-@asynccontextmanager
-async def sender_by(url: str, *exceptions: str, folder: Path | None = None) -> AsyncIterator[Sender]:
-    """Yield a sender that uses a proxy."""
-    tls = ssl.create_default_context(cafile=folder / "server.pem") if folder is not None else None
-    guard = Guard(["127.0.0.0/8"])
-    async with Sender(
-        guard, user_agent="Hookwright/test", allow_http=True, tls=tls, proxy=url, proxy_exceptions=exceptions
-    ) as sender:
-        yield sender
+def sender_by(url: str, *exceptions: str, tls: ssl.SSLContext | None = None) -> Sender:
+    """Return a sender that uses a proxy."""
+    guard, agent = Guard(["127.0.0.0/8"]), "Hookwright/test"
+    return Sender(guard, user_agent=agent, allow_http=True, tls=tls, proxy=url, proxy_exceptions=exceptions)
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
@@ -43,7 +36,7 @@ async def test_a_receiver_is_reached_by_its_checked_address_and_connections_are_
     context = certificate(tmp_path) if tls else None
     async with (
         serve(keeps_answering(EMPTY), tls=context) as receiver,
-        sender_by(connect_proxy.url, folder=tmp_path if tls else None) as sender,
+        sender_by(connect_proxy.url, tls=certificate_of(tmp_path) if tls else None) as sender,
     ):
         for _ in range(2):
             assert (await send(sender, endpoint(receiver.url))).error == ""

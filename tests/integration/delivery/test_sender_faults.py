@@ -213,9 +213,7 @@ async def test_a_name_is_looked_up_once_for_many_attempts(receiver: Receiver) ->
 @pytest.mark.both_loops
 async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path) -> None:
     """A trusted certificate delivers; an unknown issuer, a wrong name and an expired one each have an error."""
-    server = certificate(tmp_path)
-    trusting = certificate_of(tmp_path)
-    async with Receiver(tls=server) as receiver, loopback(tls=trusting) as knowing:
+    async with Receiver(tls=certificate(tmp_path)) as receiver, loopback(tls=certificate_of(tmp_path)) as knowing:
         assert (await send(knowing, endpoint(receiver.url))).delivered
         unknown = await send(sender, endpoint(receiver.url))
     assert unknown.error.startswith("TLS: certificate verify failed: unable to get")
@@ -223,8 +221,7 @@ async def test_tls_works_and_its_faults_are_told(sender: Sender, tmp_path: Path)
 
     for name, days, complaint in (("127.0.0.9", 1, "not valid for '127.0.0.1'"), ("127.0.0.1", -1, "has expired")):
         server = certificate(tmp_path, name=name, valid_days=days)
-        trusting = certificate_of(tmp_path)
-        async with Receiver(tls=server) as receiver, loopback(tls=trusting) as knowing:
+        async with Receiver(tls=server) as receiver, loopback(tls=certificate_of(tmp_path)) as knowing:
             outcome = await send(knowing, endpoint(receiver.url))
         assert outcome.error.startswith("TLS: certificate verify failed: ")
         assert complaint in outcome.error
@@ -264,14 +261,13 @@ async def test_https_to_a_plain_server_is_a_tls_fault(sender: Sender, receiver: 
 async def test_a_receiver_that_hangs_up_amid_the_handshake_is_a_tls_fault(tmp_path: Path) -> None:
     """A receiver that requires a client certificate, or closes in the handshake, has a TLS error."""
     asking = certificate(tmp_path)
-    trusting = certificate_of(tmp_path)
     asking.verify_mode = ssl.CERT_REQUIRED
     asking.maximum_version = ssl.TLSVersion.TLSv1_2  # with 1.3 its refusal comes after the handshake
 
     async def hangs_up(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read(10)
 
-    async with loopback(tls=trusting) as sender:
+    async with loopback(tls=certificate_of(tmp_path)) as sender:
         async with serve(answers(b""), tls=asking) as server:
             assert (await send(sender, endpoint(server.url))).error.startswith("TLS: ")
         async with serve(hangs_up) as server:
