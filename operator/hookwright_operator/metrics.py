@@ -113,6 +113,11 @@ NAMESPACES_ATTEMPTED: Final = Gauge(
     ["result"],
     registry=WHOLE_STORE,
 )
+SUSPENDED_AFTER_FAILURES: Final = Gauge(
+    "hookwright_endpoints_suspended_after_failures",
+    "Endpoints that the operator has suspended, because no attempt succeeded for the time of spec.suspendAfter.",
+    registry=WHOLE_STORE,
+)
 CERTIFICATES_ENDING: Final = Gauge(
     "hookwright_client_certificates_ending",
     "Endpoints whose client certificate (spec.tls) ends within 7 days, or has ended.",

@@ -137,6 +137,9 @@ async def test_each_endpoint_is_in_one_state(installation: Installation) -> None
     installation.endpoint("d")
     for state in ("active", "failing", "suspended", "blocked"):
         assert await installation.measured("endpoints", state=state) == 1
+    installation.endpoint("e", block_reason="SuspendedAfterFailures")
+    assert await installation.measured("endpoints", state="suspended") == 2
+    assert await installation.measured("endpoints_suspended_after_failures") == 1
 
 
 async def test_only_recent_attempts_of_endpoints_that_may_be_sent_to_are_counted(installation: Installation) -> None:

@@ -62,6 +62,7 @@ async def measure(store: Store, registry: Registry, cache: Cache, *, now_ms: int
     numbers = Counter(states.values())
     for state in metrics.STATES:
         metrics.ENDPOINTS.labels(state).set(numbers[state])
+    metrics.SUSPENDED_AFTER_FAILURES.set(sum(endpoint.suspended_after_failures for endpoint in registry))
     outcomes = list(_attempted(registry, cache, states, now_ms))
     namespaces = _results_of_namespaces(outcomes)
     for result in ("delivered", "failed"):
