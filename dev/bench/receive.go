@@ -21,7 +21,8 @@ type behaviours struct {
 	replaced   chan struct{} // closed when a new behaviour replaces this one; requests that hang are then answered
 }
 
-// Receiver accepts deliveries at /e/N and records the arrival of those that belong to the current run.
+// Receiver accepts deliveries at /e/N and records the arrival of those that belong to the current run. It also gives
+// access tokens. By https it accepts only deliveries with credentials.
 type Receiver struct {
 	current    atomic.Pointer[Run]
 	behaviours atomic.Pointer[behaviours]
@@ -52,6 +53,14 @@ func (r *Receiver) begin(spec Spec) *Run {
 }
 
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	if q.URL.Path == "/token" {
+		io.WriteString(w, `{"access_token":"token","token_type":"Bearer","expires_in":3600}`)
+		return
+	}
+	if q.TLS != nil && (q.Header.Get("Authorization") != "Bearer token" || q.Header.Get("X-Api-Key") == "") {
+		http.Error(w, "no credentials", http.StatusUnauthorized)
+		return
+	}
 	endpoint, err := strconv.Atoi(strings.TrimPrefix(q.URL.Path, "/e/"))
 	if err != nil {
 		http.NotFound(w, q)

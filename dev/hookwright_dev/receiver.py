@@ -170,15 +170,8 @@ class Receiver:
         body = await request.read()
         message_id = request.headers.get("webhook-id", "")
         self._attempts[message_id] = self._attempts.get(message_id, 0) + 1
-        arrival = Received(
-            request.headers,
-            body,
-            time.time(),
-            attempt=self._attempts[message_id],
-            target=request.raw_path,
-            method=request.method,
-            peer=request.remote or "",
-        )
+        target, method, peer = request.raw_path, request.method, request.remote or ""
+        arrival = Received(request.headers, body, time.time(), self._attempts[message_id], target, method, peer)
         self.received.append(arrival)
         async with self._arrival:
             self._arrival.notify_all()

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import httpx
 from pydantic import BaseModel, ConfigDict
 
 from hookwright_dev.cache import acquire_path, build_with_go, cache_folder
+from hookwright_dev.cluster.certificates import Authority
 from hookwright_dev.errors import BenchError
 from hookwright_dev.processes import ChildProcess, free_port
 
@@ -77,10 +78,10 @@ class Target:
 class Loader:
     """A running loader; made by `start`, a context manager that stops it."""
 
-    def __init__(self, process: ChildProcess, receiver: str, control: str) -> None:
+    def __init__(self, process: ChildProcess, receiver: str, secure: str, control: str, authority: Authority) -> None:
         """Wrap a running process; use `start` instead."""
         self.process = process
-        self.receiver = receiver
+        self.receiver, self.secure_receiver, self.authority = receiver, secure, authority
         self._client = httpx.Client(base_url=control, timeout=_LONGEST, trust_env=False)
 
     @classmethod
@@ -91,10 +92,13 @@ class Loader:
             ToolError: there is no Go, or it does not compile.
             ProcessError: it does not start.
         """
-        receiver, control = f"{_HOST}:{free_port()}", f"{_HOST}:{free_port()}"
-        argv: list[str | Path] = [build(), "-receiver", receiver, "-control", control]
-        process = ChildProcess.start("loader", argv, log=folder / "loader.log")
-        loader = cls(process, f"http://{receiver}", f"http://{control}")
+        receiver, secure, control = (f"{_HOST}:{free_port()}" for _ in range(3))
+        authority = Authority()
+        authority.issue("receiver", hosts=[_HOST]).write(folder, "receiver")
+        (folder / "authority.crt").write_bytes(authority.pem)
+        addresses: list[str | Path] = ["-receiver", receiver, "-secure", secure, "-control", control, "-folder", folder]
+        process = ChildProcess.start("loader", [build(), *addresses], log=folder / "loader.log")
+        loader = cls(process, f"http://{receiver}", f"https://{secure}", f"http://{control}", authority)
         process.wait_ready(lambda: loader._client.get("/strays").is_success, 10.0)
         return loader
 
@@ -142,10 +146,10 @@ class Loader:
         """Delay the answers of these endpoints only; requests that hang now are answered."""
         self._order("PUT", "/behaviours", {str(endpoint): {"seconds": seconds} for endpoint in endpoints})
 
-    def direct(self, *, fan: int = 1, seconds: float = 2.0) -> float:
+    def direct(self, *, fan: int = 1, seconds: float = 2.0, **how: Any) -> float:
         """Return how many posts a second reach the receiver without Hookwright: the ceiling."""
         targets = [Target(self.url(endpoint)) for endpoint in range(fan)]
-        return self.load(targets, seconds=seconds, fan=fan, copies=fan).clean().arrived_per_second
+        return self.load(targets, seconds=seconds, fan=fan, copies=fan, **how).clean().arrived_per_second
 
     def _order(self, method: str, path: str, body: object = None) -> object:
         answer = self._client.request(method, path, json=body)

@@ -7,7 +7,7 @@ from typing import Final
 
 from hookwright_dev.bench.cases.latency import at_calm_rate
 from hookwright_dev.bench.cases.options import Options
-from hookwright_dev.bench.cases.throughput import MAX_IN_FLIGHT, at_full_speed
+from hookwright_dev.bench.cases.throughput import MAX_IN_FLIGHT, POSTS, at_full_speed
 from hookwright_dev.bench.figures import PER_SECOND, TIMES, Measure
 from hookwright_dev.bench.limit import limited
 from hookwright_dev.bench.loader import Target
@@ -81,6 +81,8 @@ def _fast(site: Site, count: int, targets: _Targets, options: Options) -> list[M
     single, many, ten = (site.everywhere(group) for group in (targets.one, targets.hundred, targets.ten))
     measures = at_full_speed(site, f"{key}.1", f"{name}, 1 endpoint", single, options)
     measures += at_full_speed(site, f"{key}.100", f"{name}, 100 endpoints", many, options)
+    title = f"{name}, 100 endpoints, {POSTS} posts at once"
+    measures += at_full_speed(site, f"{key}.posts", title, many, options, concurrency=POSTS)
     measures += at_full_speed(site, f"{key}.fan", f"{name}, each event to 10 endpoints", ten, options, fan=10)
     return [*measures, *at_calm_rate(site, f"{key}.latency", f"{name}, post → arrival at 50/s", single, options)]
 

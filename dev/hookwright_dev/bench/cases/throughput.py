@@ -4,37 +4,60 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
+from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION
 from hookwright_dev.bench.cases.options import Options
 from hookwright_dev.bench.figures import CPU, PER_SECOND, SHARE, Measure
 from hookwright_dev.bench.loader import Report, Target
-from hookwright_dev.bench.site import Site, running
+from hookwright_dev.bench.site import NAMESPACE, Site, running
 from hookwright_dev.bench.usage import Used
 
 MAX_IN_FLIGHT: Final = 16
 """`maxInFlight` of every endpoint: as many as the loader has posts under way, so that endpoints limit nothing."""
+POSTS: Final = 64
 _WARM_UP: Final = 0.5
-_CEILING: Final = 2.0
 _ROUNDS: Final = 3
 """Seconds of each round, as long as other loads. In 30 s the status of each endpoint is written once."""
 
 
 def measure(options: Options) -> list[Measure]:
-    """Measure with one endpoint, with a hundred, and with each event for ten."""
+    """Measure with one endpoint, also with credentials, with a hundred, and with each event for ten."""
     with running() as site:
-        single = site.endpoints(1, maxInFlight=MAX_IN_FLIGHT)
-        many = site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT)
-        ten = site.fan(10, maxInFlight=MAX_IN_FLIGHT)
+        loads: list[tuple[str, str, Sequence[Target], dict[str, int]]] = [
+            ("1", "1 endpoint", site.endpoints(1, maxInFlight=MAX_IN_FLIGHT), {}),
+            ("secure", "1 endpoint with secret headers, oauth2 and tls", _secure_endpoint(site, 101), {}),
+            ("100", "100 endpoints", many := site.endpoints(100, first=1, maxInFlight=MAX_IN_FLIGHT), {}),
+            ("posts", f"100 endpoints, {POSTS} posts at once", many, {"concurrency": POSTS}),
+            ("fan", "each event to 10 endpoints", site.fan(10, maxInFlight=MAX_IN_FLIGHT), {"fan": 10}),
+        ]
         return [
-            *at_full_speed(site, "throughput.1", "1 endpoint", single, options, rounds=_ROUNDS),
-            *at_full_speed(site, "throughput.100", "100 endpoints", many, options, rounds=_ROUNDS),
-            *at_full_speed(site, "throughput.fan", "each event to 10 endpoints", ten, options, fan=10, rounds=_ROUNDS),
+            measure
+            for key, title, targets, how in loads
+            for measure in at_full_speed(site, f"throughput.{key}", title, targets, options, rounds=_ROUNDS, **how)
         ]
 
 
+def _secure_endpoint(site: Site, number: int) -> list[Target]:
+    """Create an endpoint with each kind of credential."""
+    loader, reference = site.loader, {"name": "bench", "key": "token"}
+    pair = loader.authority.issue("bench")
+    fields = {"token": "token", "tls.crt": pair.public.decode(), "tls.key": pair.key.decode()}
+    rules = {"labels": {CREDENTIAL_LABEL: "true"}, "annotations": {HOSTS_ANNOTATION: "127.0.0.1"}}
+    metadata = {"name": "bench", "namespace": NAMESPACE, **rules}
+    site.plane.objects.apply(
+        {"kind": "Secret", "metadata": metadata, "stringData": fields},
+        {"kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": loader.authority.pem.decode()}},
+    )
+    oauth2 = {"clientId": "bench", "clientSecretRef": reference, "tokenUrl": f"{loader.receiver}/token"}
+    tls = {"caCertificateRefs": [{"name": "bench"}], "clientCertificateRef": {"name": "bench"}}
+    fast = {"url": f"{loader.secure_receiver}/e/{number}", "maxInFlight": MAX_IN_FLIGHT}
+    header = {"name": "X-Api-Key", "secretKeyRef": reference}
+    return site.endpoints(1, first=number, secretHeaders=[header], oauth2=oauth2, tls=tls, **fast)
+
+
 def at_full_speed(
-    site: Site, key: str, title: str, targets: Sequence[Target], options: Options, *, fan: int = 1, rounds: int = 1
+    site: Site, key: str, title: str, targets: Sequence[Target], options: Options, *, rounds: int = 1, **how: Any
 ) -> list[Measure]:
     """Post at full speed, in rounds; measure the ceiling around each, because the machine's speed changes.
 
@@ -44,17 +67,17 @@ def at_full_speed(
         title: description of the measurement.
         targets: each event goes to one of them, in turn.
         options: have the duration of a round's load.
-        fan: deliveries that an event becomes.
         rounds: the figures are of all loads together, as a share of the mean ceiling.
+        how: other fields of a Spec, also for the ceiling; see ``dev/bench/spec.go``.
     """
-    site.loader.load(targets, seconds=_WARM_UP, token=site.token, fan=fan)
-    ceilings = [site.loader.direct(fan=fan, seconds=_CEILING)]
+    site.loader.load(targets, seconds=_WARM_UP, token=site.token, **how)
+    ceilings = [site.loader.direct(**how)]
     reports, usages = [], []
     for _ in range(rounds):
         meter = site.meter()
-        reports.append(site.loader.load(targets, seconds=options.seconds, token=site.token, fan=fan).clean())
+        reports.append(site.loader.load(targets, seconds=options.seconds, token=site.token, **how).clean())
         usages.append(meter.read())
-        ceilings.append(site.loader.direct(fan=fan, seconds=_CEILING))
+        ceilings.append(site.loader.direct(**how))
     return _measures(key, title, reports, reduce(add, usages), fmean(ceilings))
 
 
