@@ -28,15 +28,15 @@ class LocalServer:
 
     Attributes:
         fixture: runs it.
-        folder: where it runs, with the log of what it prints.
-        arguments: of the program; in each, PORT stands for the port.
-        settings: text of the file ``settings`` in the folder, with the same PORT.
+        folder: for its files.
+        arguments: of the program, which runs in the folder.
+        settings: text of the file ``settings`` in the folder; in it, PORT stands for the port.
     """
 
     fixture: str
     folder: Path
     arguments: str
-    settings: str = ""
+    settings: str
     port: int = field(default_factory=free_port)
     process: ChildProcess | None = None
 
@@ -61,7 +61,7 @@ class LocalServer:
     def start(self) -> None:
         """Start it and return when it listens."""
         program = acquire_program(*_PROGRAMS[self.fixture])
-        argv: list[str | Path] = [program, *self.arguments.replace("PORT", str(self.port)).split()]
+        argv: list[str | Path] = [program, *self.arguments.split()]
         self.process = ChildProcess.start(self.fixture, argv, log=self.log, cwd=self.folder)
         self.process.wait_ready(self._listens, 10.0)
 
