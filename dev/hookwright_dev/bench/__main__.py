@@ -15,7 +15,7 @@ from rich.console import Console
 
 from hookwright_dev.bench import page
 from hookwright_dev.bench.cases import CASES, REPEATED, Options
-from hookwright_dev.bench.figures import Measure, medians
+from hookwright_dev.bench.figures import Measure, comparisons, medians
 from hookwright_dev.bench.page import Results, machine
 from hookwright_dev.bench.usage import Noise, wait_calm
 from hookwright_dev.cluster.stack import ROOT
@@ -75,6 +75,7 @@ def _measured(arguments: argparse.Namespace) -> Results:
             except (DevError, httpx.HTTPError, SubprocessError) as fault:
                 faults[case] = str(fault) or type(fault).__name__
             noise[case] = noise_meter.cores()
+    measures += comparisons(measures)
     command = " ".join(["make bench", *(["ARGS=" + repr(" ".join(sys.argv[1:]))] if sys.argv[1:] else [])])
     return Results(began, time.monotonic() - clock, command, machine(), measures, faults, noise)
 

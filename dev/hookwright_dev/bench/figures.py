@@ -29,6 +29,9 @@ class Measure:
     unit: str
 
 
+_COMPARED: Final = {"1": "1 endpoint", "100": "100 endpoints", "fan": "each event to 10 endpoints"}
+
+
 def medians(runs: Sequence[Sequence[Measure]]) -> list[Measure]:
     """Return each figure's median over the runs of a case, in the order of their first appearance."""
     groups: dict[str, list[Measure]] = {}
@@ -36,6 +39,22 @@ def medians(runs: Sequence[Sequence[Measure]]) -> list[Measure]:
         for measure in run:
             groups.setdefault(measure.key, []).append(measure)
     return [replace(same[0], value=statistics.median([measure.value for measure in same])) for same in groups.values()]
+
+
+def comparisons(measures: Sequence[Measure]) -> list[Measure]:
+    """Return the shares of one replica on PostgreSQL as parts of those on SQLite, if both were measured."""
+    shares = {measure.key: measure for measure in measures if measure.unit == SHARE}
+    return [
+        Measure(
+            f"postgres.1.{load}.factor",
+            f"{title}: PostgreSQL against SQLite",
+            on_postgres.value / on_sqlite.value,
+            TIMES,
+        )
+        for load, title in _COMPARED.items()
+        if (on_postgres := shares.get(f"postgres.1.{load}.share"))
+        and (on_sqlite := shares.get(f"throughput.{load}.share"))
+    ]
 
 
 def shown(measure: Measure) -> str:
@@ -87,6 +106,11 @@ MARKS: Final[Mapping[str, Mark]] = {
     "memory.idle": _most(180),
     "api.rate": _least(1000),
     "postgres.slow.limited.factor": _least(1.6),
+    "postgres.1.1.factor": _least(0.95),
+    "postgres.1.100.factor": _least(0.85),
+    "postgres.1.fan.factor": _least(0.95),
+    "postgres.1.1.cpu": _most(0.32),
+    "postgres.1.latency.p99": _most(7),
     # The best peer's figures: no fewer deliveries for a second of CPU than any of them.
     "postgres.2.1.cpu": _most(1.34),
     "postgres.2.1.cpu_operator": _most(0.74),

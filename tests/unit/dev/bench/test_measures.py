@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookwright_dev.bench.figures import PER_SECOND, SHARE, Measure, medians, verdict
+from hookwright_dev.bench.figures import PER_SECOND, SHARE, Measure, comparisons, medians, verdict
 
 
 def test_of_several_runs_the_median_counts() -> None:
@@ -27,3 +27,14 @@ def test_of_several_runs_the_median_counts() -> None:
 def test_a_mark_holds_at_its_bound(key: str, value: float, word: str) -> None:
     """A value equal to the bound passes; a figure without a mark has no result."""
     assert verdict(Measure(key, "x", value, SHARE)) == word
+
+
+def test_postgresql_is_compared_with_sqlite_where_both_were_measured() -> None:
+    """Shares of the ceiling are divided, because the machine's speed changes between two loads."""
+    measures = [
+        Measure("throughput.1.share", "deliveries/s, 1 endpoint", 8.0, SHARE),
+        Measure("postgres.1.1.share", "deliveries/s, PostgreSQL, 1 replica, 1 endpoint", 6.0, SHARE),
+        Measure("throughput.fan.share", "deliveries/s, each event to 10 endpoints", 8.0, SHARE),
+    ]
+    [comparison] = comparisons(measures)
+    assert (comparison.key, comparison.value, verdict(comparison)) == ("postgres.1.1.factor", 0.75, "missed")
