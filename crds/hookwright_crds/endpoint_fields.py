@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, StrictInt, StringConstraints, model_validator
 
 from hookwright_crds.base import Duration, Model, Timestamp, at_most, parse_duration, within
-from hookwright_crds.events import SUBSCRIPTIONS
+from hookwright_crds.events import MAX_SUBSCRIPTIONS, MAX_TYPE_LENGTH, SUBSCRIPTION_PATTERN
 from hookwright_crds.urls import MAX_URL_LENGTH, check_url
 
 MAX_HEADERS: Final = 32
@@ -46,12 +46,6 @@ CLOUDEVENTS: Final = "cloudevents"
 CLOUDEVENT_HEADERS_SENTENCE: Final = "headers must not set ce- headers, which Hookwright sets if format is cloudevents"
 
 
-def _known_event(name: str) -> str:
-    if name not in SUBSCRIPTIONS:
-        raise ValueError(f"unknown event type; known are {', '.join(SUBSCRIPTIONS)}")
-    return name
-
-
 def _each_once(events: tuple[str, ...]) -> tuple[str, ...]:
     if duplicates := [event for event in dict.fromkeys(events) if events.count(event) > 1]:
         raise ValueError(f"events must not name an event type twice: {', '.join(duplicates)}")
@@ -76,7 +70,7 @@ def _not_reserved(headers: dict[str, str]) -> dict[str, str]:
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME_PATTERN)]
 HeaderValue = Annotated[str, StringConstraints(max_length=4096, pattern=HEADER_VALUE_PATTERN)]
 FinalStatus = Annotated[StrictInt, Field(ge=300, le=599)]
-Subscription = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": [*SUBSCRIPTIONS]})]
+Subscription = Annotated[str, StringConstraints(max_length=MAX_TYPE_LENGTH, pattern=SUBSCRIPTION_PATTERN)]
 Overlap = Annotated[
     Duration,
     Field(
@@ -174,12 +168,13 @@ class EndpointFields(Model):
         description="Instead of a url: messages wait until a consumer takes and acknowledges them. "
         "Fields that limit requests to a url do not apply.",
     )
-    events: Annotated[tuple[Subscription, ...], at_most(len(SUBSCRIPTIONS)), AfterValidator(_each_once)] = Field(
-        description="Event types to deliver, each once. * means every type, wa_* and sms_* every type of a channel, "
-        "also types that a later version adds, except hookwright.* types, which are about another endpoint of the "
-        "project. A type that you remove gets no new deliveries; pending ones are still sent.",
+    events: Annotated[tuple[Subscription, ...], at_most(MAX_SUBSCRIPTIONS), AfterValidator(_each_once)] = Field(
+        description="Event types to deliver, each once: built-in ones, and names of EventTypes. * means "
+        "every type, own ones too, wa_* and sms_* every type of a channel, also types that a later version adds, "
+        "except hookwright.* types, which are about another endpoint of the project. A type that you remove gets no "
+        "new deliveries; pending ones are still sent.",
         min_length=1,
-        max_length=len(SUBSCRIPTIONS),
+        max_length=MAX_SUBSCRIPTIONS,
         examples=[["delivered", "bounced"]],
     )
     description: str = Field(default="", description="Text for people.", max_length=1024, examples=["Orders"])

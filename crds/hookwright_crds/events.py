@@ -1,12 +1,17 @@
-"""Pure: the event catalogue, the only place that names every event type.
+"""Pure: the event catalogue, the only place that names every built-in event type, and the names of own types.
 
 Source: the wire contract, section "Event types". A type is the string that producers send, that endpoints subscribe to
-and that receivers see in the payload's ``type``.
+and that receivers see in the payload's ``type``. An own type is an EventType of the organization; its name is the type.
 """
 
-from collections.abc import Iterable
+import re
+from bisect import bisect
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
+
+from hookwright_crds.base import NAME_PATTERN
 
 CLOUDEVENT_PREFIX: Final = "dev.hookwright."
 """The prefix that a CloudEvent's ``type`` may have."""
@@ -14,15 +19,22 @@ OPERATIONAL_PREFIX: Final = "hookwright."
 """The beginning of the types of operational events."""
 MAX_EVENTS: Final = 1000
 """Most events in one request."""
+MAX_TYPE_LENGTH: Final = 128
+"""Most characters of an event type."""
+MAX_SUBSCRIPTIONS: Final = 100
+"""Most event types and wildcards that an endpoint names, and most types of a replay."""
+_NEIGHBOURS: Final = 50
+"""Own types before and after a wrong name, in the order of the alphabet, that are compared with it."""
 
 
 class Channel(StrEnum):
-    """The messaging channel that an event type belongs to, or Hookwright itself."""
+    """The messaging channel that an event type belongs to, Hookwright itself, or the organization."""
 
     EMAIL = "email"
     WHATSAPP = "whatsapp"
     SMS = "sms"
     HOOKWRIGHT = "hookwright"
+    OWN = "own"
 
 
 class Operational(StrEnum):
@@ -118,50 +130,95 @@ _OWN_FIELDS: Final[dict[str, dict[str, Any]]] = {
 EVENT_TYPES: Final[tuple[str, ...]] = tuple(
     name for channel, names in CATALOGUE.items() if channel is not Channel.HOOKWRIGHT for name in names
 )
-"""Every event type that producers send, in the catalogue's order."""
+"""Every built-in event type that producers send, in the catalogue's order."""
 OPERATIONAL_TYPES: Final[tuple[str, ...]] = tuple(kind.value for kind in Operational)
 ALL_TYPES: Final[tuple[str, ...]] = (*EVENT_TYPES, *OPERATIONAL_TYPES)
-"""Every event type that receivers get."""
+"""Every built-in event type that receivers get."""
 
 EVERY_TYPE: Final = "*"
-"""The wildcard for every event type that producers send."""
+"""The wildcard for every event type that producers send, own ones too."""
 CHANNEL_WILDCARDS: Final[dict[str, Channel]] = {"wa_*": Channel.WHATSAPP, "sms_*": Channel.SMS}
 """The wildcard of each channel whose event types have a common prefix."""
 SUBSCRIPTIONS: Final[tuple[str, ...]] = (*EVENT_TYPES, EVERY_TYPE, *CHANNEL_WILDCARDS, *OPERATIONAL_TYPES)
-"""Everything that an endpoint may subscribe to: event types and wildcards."""
+"""Every built-in event type and wildcard; an endpoint may also subscribe to own types."""
+
+
+def _pattern(names: Iterable[str]) -> str:
+    special_names = [re.escape(name) for name in names if not re.fullmatch(NAME_PATTERN, name)]
+    return f"^({'|'.join([*special_names, NAME_PATTERN[1:-1]])})$"
+
+
+TYPE_PATTERN: Final = _pattern(ALL_TYPES)
+"""The form of an event type: a built-in one, or the name of an EventType, whether it exists or not."""
+SUBSCRIPTION_PATTERN: Final = _pattern(SUBSCRIPTIONS)
+"""The same or a wildcard."""
+OWN_TYPE_SENTENCE: Final = (
+    "the name of an EventType has at most 128 characters, is no built-in type, and does not begin with "
+    f"{OPERATIONAL_PREFIX} or {CLOUDEVENT_PREFIX}"
+)
 
 _SENT_TYPES: Final = frozenset(EVENT_TYPES)
+_BUILT_IN: Final = frozenset(SUBSCRIPTIONS)
 _CHANNEL_OF: Final = {name: channel for channel, names in CATALOGUE.items() for name in names}
 
 
 class UnknownEventTypeError(ValueError):
-    """An event type that is not known."""
+    """An event type that is neither built in nor an own type; the message names the nearest types.
 
-    def __init__(self, name: str, known_types: Iterable[str]) -> None:
+    Args:
+        name: the unknown type.
+        own_types: those of the organization.
+        built_in: the built-in types and wildcards that would be right.
+    """
+
+    def __init__(self, name: str, own_types: Collection[str] = (), built_in: Iterable[str] = EVENT_TYPES) -> None:
         excerpt = name if len(name) <= 64 else f"{name[:64]}…"
-        super().__init__(f"unknown event type {excerpt!r}; known are {', '.join(known_types)}")
+        super().__init__(f"unknown event type {excerpt!r}; {nearest_types(name, own_types, built_in)}")
 
 
-def event_type(name: str) -> str:
+def nearest_types(name: str, own_types: Collection[str], built_in: Iterable[str]) -> str:
+    """Return the part of a sentence that names the types nearest to an unknown one, or all that are built in."""
+    bare_name, ordered_types = name.removeprefix(CLOUDEVENT_PREFIX)[:MAX_TYPE_LENGTH], sorted(own_types)
+    place = bisect(ordered_types, bare_name)
+    candidates = [*built_in, *ordered_types[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]]
+    if names := get_close_matches(bare_name, candidates):
+        return f"the nearest {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
+    return f"built in are {', '.join(built_in)}"
+
+
+def event_type(name: str, own_types: Collection[str] = ()) -> str:
     """Return the event type of a producer for ``name``, which may have the CloudEvents prefix.
 
     Raises:
-        UnknownEventTypeError: producers send no such type.
+        UnknownEventTypeError: producers send no such type, and it is none of the organization's own types.
     """
-    bare = name.removeprefix(CLOUDEVENT_PREFIX)
-    if bare not in _SENT_TYPES:
-        raise UnknownEventTypeError(name, EVENT_TYPES)
-    return bare
+    bare_name = name.removeprefix(CLOUDEVENT_PREFIX)
+    if bare_name not in _SENT_TYPES and bare_name not in own_types:
+        raise UnknownEventTypeError(name, own_types)
+    return bare_name
 
 
 def delivered_type(name: str) -> str:
-    """Return the event type for ``name`` as `event_type`, also that of an operational event."""
-    if name in ALL_TYPES:
-        return name
-    try:
-        return event_type(name)
-    except UnknownEventTypeError:
-        raise UnknownEventTypeError(name, ALL_TYPES) from None
+    """Return the event type for ``name`` as `event_type`, also an operational one and any own one, for a search.
+
+    Raises:
+        UnknownEventTypeError: no event type has this form.
+    """
+    bare_name = name if is_operational(name) else name.removeprefix(CLOUDEVENT_PREFIX)
+    if len(bare_name) > MAX_TYPE_LENGTH or not re.fullmatch(TYPE_PATTERN, bare_name):
+        raise UnknownEventTypeError(name, built_in=ALL_TYPES)
+    return bare_name
+
+
+def is_own_type(name: str) -> bool:
+    """Return whether a type or a subscription is in the form of an own type: neither built in nor a wildcard."""
+    return name not in _BUILT_IN
+
+
+def may_name_own_type(name: str) -> bool:
+    """Return whether an EventType may have a name, which has the form of an object's name."""
+    is_reserved = name in _SENT_TYPES or name.startswith((OPERATIONAL_PREFIX, CLOUDEVENT_PREFIX))
+    return len(name) <= MAX_TYPE_LENGTH and not is_reserved
 
 
 def is_operational(name: str) -> bool:
@@ -170,11 +227,14 @@ def is_operational(name: str) -> bool:
 
 
 def expanded(subscriptions: Iterable[str]) -> frozenset[str]:
-    """Return the event types of subscriptions, with the types of this version in place of each wildcard."""
+    """Return the event types of subscriptions, with the built-in types of this version in place of each wildcard.
+
+    `EVERY_TYPE` stays beside them, because own types come and go.
+    """
     types: set[str] = set()
     for name in subscriptions:
         if name == EVERY_TYPE:
-            types.update(EVENT_TYPES)
+            types.update((EVERY_TYPE, *EVENT_TYPES))
         else:
             types.update(CATALOGUE[CHANNEL_WILDCARDS[name]] if name in CHANNEL_WILDCARDS else (name,))
     return frozenset(types)
@@ -187,7 +247,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 def described_types() -> list[dict[str, Any]]:
-    """Return every event type as `/v1` shows it: with its channel, its meaning, an example and its wildcards."""
+    """Return every built-in event type as `/v1` shows it: channel, meaning, an example and wildcards."""
     return [
         {
             "type": name,

@@ -11,6 +11,7 @@ The operator writes the status itself and replaces it, so unknown parts of a sta
 """
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,8 +20,18 @@ from typing import Any, Final, TypeVar
 from pydantic import ValidationError
 
 from hookwright_crds.base import ProjectRef, ServerModel
-from hookwright_crds.events import EVENT_TYPES, SUBSCRIPTIONS
-from hookwright_crds.resources import ApiKey, ApiKeySpec, Project, ProjectSpec, WebhookEndpoint, WebhookEndpointSpec
+from hookwright_crds.event_type_fields import EventTypeSpec
+from hookwright_crds.events import EVENT_TYPES, EVERY_TYPE, MAX_TYPE_LENGTH, SUBSCRIPTION_PATTERN
+from hookwright_crds.resources import (
+    ApiKey,
+    ApiKeySpec,
+    EventType,
+    Project,
+    ProjectSpec,
+    Resource,
+    WebhookEndpoint,
+    WebhookEndpointSpec,
+)
 
 R = TypeVar("R", bound=ServerModel)
 Path = tuple[int | str, ...]
@@ -34,6 +45,7 @@ _PLACEHOLDER: Final[Mapping[type, Mapping[str, Any]]] = {
     Project: {},
     ApiKey: {"projectRef": {"name": "unknown"}, "handover": {"secretName": "unknown"}},
     WebhookEndpoint: {"projectRef": {"name": "unknown"}, "url": "https://example.com/", "events": [EVENT_TYPES[0]]},
+    EventType: {"meaning": "unknown"},
 }
 
 
@@ -102,8 +114,8 @@ class _Draft:
         self.events: list[str] = []
         self.types: list[str] = []
         if model is WebhookEndpoint and isinstance(events := self.spec.get("events"), list):
-            self.types = [event for event in events if event in SUBSCRIPTIONS]
-            self.events = [_shortened(str(event), 64) for event in events if event not in SUBSCRIPTIONS]
+            self.types = [event for event in events if _is_subscription(event)]
+            self.events = [_shortened(str(event), 64) for event in events if not _is_subscription(event)]
             # An endpoint with unknown types only is valid, and subscribes to no type that this version knows.
             self.spec["events"] = self.types or ([EVENT_TYPES[0]] if self.events else [])
 
@@ -138,9 +150,9 @@ class _Draft:
             spec = spec.model_copy(update={"events": ()})
         return read.model_copy(update={"spec": spec}), parts
 
-    def _unusable(self, read: Project | ApiKey | WebhookEndpoint) -> ProjectSpec | ApiKeySpec | WebhookEndpointSpec:
-        if isinstance(read, Project):
-            return ProjectSpec()
+    def _unusable(self, read: Resource) -> ProjectSpec | ApiKeySpec | WebhookEndpointSpec | EventTypeSpec:
+        if isinstance(read, Project | EventType):
+            return read.spec
         project = ProjectRef.model_construct(name=self._project(read))
         if isinstance(read, ApiKey):
             return ApiKeySpec.model_construct(project_ref=project)
@@ -148,7 +160,7 @@ class _Draft:
         return WebhookEndpointSpec.model_construct(
             project_ref=project,
             url=url if isinstance(url, str) else None,
-            events=tuple(dict.fromkeys(self.types)) if self.types or self.events else EVENT_TYPES,
+            events=tuple(dict.fromkeys(self.types)) if self.types or self.events else (EVERY_TYPE,),
         )
 
     def _project(self, read: ApiKey | WebhookEndpoint) -> str:
@@ -159,6 +171,14 @@ class _Draft:
             return name
         owners = [owner for owner in read.metadata.owner_references if owner.api_version.startswith(_GROUP)]
         return next((owner.name for owner in owners if owner.kind == "Project"), "")
+
+
+def _is_subscription(event: object) -> bool:
+    return (
+        isinstance(event, str)
+        and len(event) <= MAX_TYPE_LENGTH
+        and re.fullmatch(SUBSCRIPTION_PATTERN, event) is not None
+    )
 
 
 def _drop(body: Any, place: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pure: the three kinds, spec and status, as pydantic models.
+"""Pure: the four kinds, spec and status, as pydantic models.
 
 ``kubectl explain`` prints the descriptions. The generated CRDs enforce the limits, so ``kubectl apply`` and the API
 accept the same objects.
@@ -31,6 +31,8 @@ from hookwright_crds.endpoint_fields import (
     Overlap,
     check_push_only,
 )
+from hookwright_crds.event_type_fields import EventTypeSpec
+from hookwright_crds.events import OWN_TYPE_SENTENCE, may_name_own_type
 from hookwright_crds.keys import DIGEST_LENGTH, DIGEST_PATTERN, KEY_ID_PATTERN, KeyScope, Scopes
 from hookwright_crds.signing_secrets import Encoding
 from hookwright_crds.tls import HTTPS_PATTERN, TLS_SENTENCE, Tls
@@ -368,5 +370,30 @@ class WebhookEndpoint(ServerModel):
     status: WebhookEndpointStatus = WebhookEndpointStatus()
 
 
-Kind = Literal["Project", "ApiKey", "WebhookEndpoint"]
-KINDS: Final = (Project, ApiKey, WebhookEndpoint)
+class EventTypeStatus(ServerModel):
+    """The status of an EventType."""
+
+    observed_generation: int = Field(default=-1, description="The metadata.generation that this status describes.")
+    webhook_endpoints: int = Field(default=0, description="How many WebhookEndpoints name the type in spec.events.")
+    conditions: tuple[Condition, ...] = Field(default=(), description="Ready: events of the type are accepted.")
+
+
+class EventType(ServerModel):
+    """An event type of the organization (its namespace) beside the built-in ones; its name is the type."""
+
+    names: ClassVar = Names(kind="EventType", plural="eventtypes", singular="eventtype", short="hwtype")
+
+    metadata: ObjectMeta
+    spec: EventTypeSpec
+    status: EventTypeStatus = EventTypeStatus()
+
+    @model_validator(mode="after")
+    def _named_as_an_own_type(self) -> Self:
+        if not may_name_own_type(self.metadata.name):
+            raise ValueError(OWN_TYPE_SENTENCE)
+        return self
+
+
+Kind = Literal["Project", "ApiKey", "WebhookEndpoint", "EventType"]
+Resource = Project | ApiKey | WebhookEndpoint | EventType
+KINDS: Final[tuple[type[Resource], ...]] = (Project, ApiKey, WebhookEndpoint, EventType)

@@ -38,6 +38,14 @@ from hookwright_crds.endpoint_fields import (
     TIMEOUT_BOUNDS,
     URL_OR_PULL_SENTENCE,
 )
+from hookwright_crds.events import (
+    CLOUDEVENT_PREFIX,
+    EVENT_TYPES,
+    MAX_TYPE_LENGTH,
+    OPERATIONAL_PREFIX,
+    OWN_TYPE_SENTENCE,
+    SUBSCRIPTION_PATTERN,
+)
 from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
 from hookwright_crds.resources import (
     AUTHORIZATION_SENTENCE,
@@ -86,6 +94,10 @@ SENTENCES: Final[Mapping[str, Mapping[str, str]]] = {
     DIGEST_PATTERN: {
         "message": "digest must be sha256: and 64 lower-case hexadecimal digits, never the key itself",
         "reason": FORBIDDEN,
+    },
+    SUBSCRIPTION_PATTERN: {
+        "message": "must be a built-in event type such as delivered, a wildcard (*, wa_*, sms_*), or the name of an "
+        "EventType such as invoice.paid"
     },
     DAYS_PATTERN: {"message": "must be a number of days from 1d to 30d, such as 5d"},
     FIELD_NAME_PATTERN: {"message": "must be a field of a Secret: letters, digits, '-', '_' and '.'"},
@@ -271,6 +283,16 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
                 "+ ', which Hookwright or HTTP itself sets'",
                 is_computed=True,
                 reason=FORBIDDEN,
+            ),
+        ),
+    },
+    "EventType": {
+        "": (
+            Rule(
+                f"self.metadata.name.size() <= {MAX_TYPE_LENGTH} && !(self.metadata.name in {_cel_list(EVENT_TYPES)}) "
+                f"&& !self.metadata.name.startsWith('{OPERATIONAL_PREFIX}') "
+                f"&& !self.metadata.name.startsWith('{CLOUDEVENT_PREFIX}')",
+                OWN_TYPE_SENTENCE,
             ),
         ),
     },

@@ -47,9 +47,8 @@ def _wildcards() -> list[str]:
     rows = [(f"`{EVERY_TYPE}`", "every type that producers send")]
     rows += [(f"`{name}`", f"every type of {_CHANNELS[channel]}") for name, channel in CHANNEL_WILDCARDS.items()]
     later = (
-        "If a later version of Hookwright adds a type, `*` and the wildcard of its channel mean that type too, from "
-        "the upgrade of the operator on. Receivers answer 2xx and ignore a type that they do not know. An endpoint "
-        "that must get no new types names each type instead."
+        "A wildcard also means types that a later version adds. Receivers answer 2xx for types that they do not know, "
+        "or the endpoint names each type."
     )
     return ["## Wildcards", introduction, table(("Wildcard", "Meaning"), rows), later]
 

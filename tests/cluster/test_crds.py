@@ -22,16 +22,15 @@ from hookwright_crds.base import ServerModel
 from hookwright_crds.conditions import condition
 from hookwright_crds.resources import (
     KINDS,
-    ApiKey,
     ApiKeyStatus,
     DeliveryCounts,
+    EventTypeStatus,
     HandoverState,
     HandoverStatus,
     PreviousKey,
-    Project,
     ProjectStatus,
+    Resource,
     SecretKeyRef,
-    WebhookEndpoint,
     WebhookEndpointStatus,
 )
 from hookwright_dev.cluster.assets import NEWEST, kubernetes
@@ -52,7 +51,7 @@ def cases(folder: str) -> list[Any]:
     return [pytest.param(path, id=path.stem) for path in paths]
 
 
-def model_of(manifest: dict[str, Any]) -> type[Project | ApiKey | WebhookEndpoint]:
+def model_of(manifest: dict[str, Any]) -> type[Resource]:
     """Return the model of a manifest's kind."""
     return next(kind for kind in KINDS if kind.names.kind == manifest["kind"])
 
@@ -86,6 +85,12 @@ def project(name: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"displayName": "Billing"},
     }
+
+
+def event_type(name: str, **spec: object) -> dict[str, Any]:
+    """Return the manifest of an event type."""
+    minimum = {"meaning": "An invoice is paid."}
+    return {"apiVersion": API_VERSION, "kind": "EventType", "metadata": {"name": name}, "spec": minimum | spec}
 
 
 def report(cluster: Cluster, namespace: str, name: str, status: ServerModel) -> object:
@@ -189,10 +194,13 @@ def test_what_is_not_an_identity_can_be_changed(shared_cluster: Cluster, namespa
 
 def test_get_hookwright_lists_every_kind(shared_cluster: Cluster, namespace: str) -> None:
     """One category shows all of Hookwright's objects in a namespace."""
-    shared_cluster.objects.apply(project("billing"), apikey("ci"), endpoint("orders"), namespace=namespace)
+    shared_cluster.objects.apply(
+        project("billing"), apikey("ci"), endpoint("orders"), event_type("invoice.paid"), namespace=namespace
+    )
     result = shared_cluster.kubectl("get", "hookwright", "-n", namespace, "-o", "name").stdout.split()
     assert sorted(result) == [
         "apikey.hookwright.dev/ci",
+        "eventtype.hookwright.dev/invoice.paid",
         "project.hookwright.dev/billing",
         "webhookendpoint.hookwright.dev/orders",
     ]
@@ -246,6 +254,18 @@ def test_an_endpoint_row_tells_whether_it_is_well(shared_cluster: Cluster, names
     assert row.keys() == narrow.keys() | {"AGE"}
 
 
+def test_an_event_type_row_tells_whether_it_is_in_use(shared_cluster: Cluster, namespace: str) -> None:
+    """The columns of an EventType show how many endpoints name it, and whether it is deprecated."""
+    shared_cluster.objects.apply(event_type("invoice.paid", deprecated=True), namespace=namespace)
+    status = EventTypeStatus(webhook_endpoints=2, conditions=(READY,))
+    report(shared_cluster, namespace, "hwtype/invoice.paid", status)
+    [row] = rows(shared_cluster.kubectl("get", "hwtype", "-n", namespace).stdout)
+    assert row.pop("AGE")
+    assert row == {
+        "NAME": "invoice.paid", "READY": "True", "REASON": "Prepared", "DEPRECATED": "true", "ENDPOINTS": "2"
+    }  # fmt: skip
+
+
 def test_a_status_comes_back_as_it_was_written(shared_cluster: Cluster, namespace: str) -> None:
     """The schema has every field of every status model, so the server drops none of them."""
     ready = (READY, UNREACHABLE)
@@ -264,8 +284,10 @@ def test_a_status_comes_back_as_it_was_written(shared_cluster: Cluster, namespac
         "hwep/orders": WebhookEndpointStatus(
             observed_generation=1, signing_secret_ref=secret, rotation=2, deliveries=counts, conditions=ready
         ),
+        "hwtype/invoice.paid": EventTypeStatus(observed_generation=1, webhook_endpoints=2, conditions=ready),
     }  # fmt: skip
-    shared_cluster.objects.apply(project("billing"), apikey("ci"), endpoint("orders"), namespace=namespace)
+    manifests = (project("billing"), apikey("ci"), endpoint("orders"), event_type("invoice.paid"))
+    shared_cluster.objects.apply(*manifests, namespace=namespace)
     for name, status in full.items():
         assert set(status.to_kubernetes()) == {field.alias for field in type(status).model_fields.values()}
         assert report(shared_cluster, namespace, name, status) == status.to_kubernetes()

@@ -5,11 +5,11 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, model_validator
 
 from hookwright_crds.documents.forms import TIME_EXAMPLE, Answer, Moment, Request, check_order
-from hookwright_crds.events import ALL_TYPES, delivered_type
+from hookwright_crds.events import MAX_SUBSCRIPTIONS, MAX_TYPE_LENGTH, delivered_type
 
 REPLAY_EXAMPLE = "rec_01JK3V9Q4D1X7N0T5C8B2M6EYC"
 
-EventType = Annotated[str, AfterValidator(delivered_type), Field(json_schema_extra={"enum": [*ALL_TYPES]})]
+TypeName = Annotated[str, Field(max_length=2 * MAX_TYPE_LENGTH), AfterValidator(delivered_type)]
 ReplayedState = Literal["failed", "delivered", "all", "missed"]
 
 
@@ -19,7 +19,7 @@ class ReplayRequest(Request):
     model_config = ConfigDict(
         json_schema_extra={"example": {"since": TIME_EXAMPLE, "state": "all", "types": ["delivered"]}}
     )
-    most_values = 50
+    most_values = MAX_SUBSCRIPTIONS + 20
 
     since: Moment = Field(
         description="The time of acceptance from which on deliveries are sent again (RFC 3339, with its zone).",
@@ -35,8 +35,8 @@ class ReplayRequest(Request):
         description="Send again deliveries that failed, that were delivered, or all of both; or send events that the "
         "webhook missed, because it did not exist or did not subscribe to them.",
     )
-    types: list[EventType] = Field(
-        default=[], max_length=len(ALL_TYPES), description="Only deliveries of these event types; empty: of all."
+    types: list[TypeName] = Field(
+        default=[], max_length=MAX_SUBSCRIPTIONS, description="Only deliveries of these event types; empty: of all."
     )
     dry_run: StrictBool = Field(
         default=False, description="Only count the deliveries: the answer is 200, and nothing is sent."

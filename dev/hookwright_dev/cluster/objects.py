@@ -35,10 +35,11 @@ KINDS: Final = {
     "Project": f"{_OURS}/projects",
     "ApiKey": f"{_OURS}/apikeys",
     "WebhookEndpoint": f"{_OURS}/webhookendpoints",
+    "EventType": f"{_OURS}/eventtypes",
 }
 """The path of each kind."""
 
-NAMES: Final = {"hwproj": "Project", "hwkey": "ApiKey", "hwep": "WebhookEndpoint"} | {
+NAMES: Final = {"hwproj": "Project", "hwkey": "ApiKey", "hwep": "WebhookEndpoint", "hwtype": "EventType"} | {
     name: kind for kind, path in KINDS.items() for name in (kind, kind.lower(), path.rpartition("/")[2])
 }
 """The kind of each name that kubectl knows too."""

@@ -188,7 +188,7 @@ WRONG_BODIES: list[tuple[str, dict[str, str]]] = [
     ),
     ('{"since": "2025-12-31T00:00:00Z", "state": ["failed"]}', {"state": "must be 'failed'"}),
     ('{"since": "2025-12-31T00:00:00Z", "types": "opened"}', {"types": "must be a valid array"}),
-    ('{"since": "2025-12-31T00:00:00Z", "types": ["opened", "open", 7]}', {"types[1]": "", "types[2]": ""}),
+    ('{"since": "2025-12-31T00:00:00Z", "types": ["opened", "Open", 7]}', {"types[1]": "", "types[2]": ""}),
     ('{"since": "2025-12-31T00:00:00Z", "dry_run": "yes"}', {"dry_run": "must be a valid boolean"}),
     ('{"since": "2025-12-31T00:00:00Z", "from": 1}', {"from": "is unknown; omit it"}),
     ('{"until": "2025-12-31", "state": 1}', {"since": "missing", "until": "wrong", "state": "must be"}),
@@ -207,7 +207,7 @@ async def test_a_wrong_request_is_422_with_its_fields(intake: Intake) -> None:
 
 async def test_a_body_that_is_no_json_or_too_long_is_refused(intake: Intake) -> None:
     """The body is refused before any look-up."""
-    for body, status in ((b"", 400), (b"{", 400), (b" " * 5000, 413)):
+    for body, status in ((b"", 400), (b"{", 400), (b" " * 33_000, 413)):
         refused(await intake.client.post(REPLAYS, content=body), status)
 
 

@@ -1,5 +1,7 @@
 """The event catalogue contains exactly the types of the wire contract."""
 
+import time
+
 import pytest
 
 from hookwright_crds.events import (
@@ -46,7 +48,7 @@ def test_a_failure_is_the_end_of_the_messaging_services_own_retries() -> None:
 
 def test_every_channel_has_types_and_every_type_one_channel() -> None:
     """A type determines its channel."""
-    assert set(CATALOGUE) == set(Channel)
+    assert {*CATALOGUE, Channel.OWN} == set(Channel)
     assert len(set(EVENT_TYPES)) == len(EVENT_TYPES) == 16
 
 
@@ -61,10 +63,42 @@ def test_a_type_is_known_with_and_without_the_prefix(name: str) -> None:
     "name",
     ["", "deliverd", "Delivered", " delivered", "delivered\n", CLOUDEVENT_PREFIX, CLOUDEVENT_PREFIX * 2 + "delivered"],
 )
-def test_an_unknown_type_is_refused_with_the_known_ones(name: str) -> None:
-    """The error message names the known types."""
-    with pytest.raises(UnknownEventTypeError, match="known are delivered, bounced, soft_bounce"):
+def test_an_unknown_type_is_refused_with_the_nearest_or_all_built_in_ones(name: str) -> None:
+    """The error message names what would be right."""
+    with pytest.raises(UnknownEventTypeError, match=r"; (the nearest (is|are) delivered|built in are delivered, boun)"):
         event_type(name)
+
+
+def test_an_own_type_is_known_to_its_organization() -> None:
+    """An own type is sent with and without the prefix, and its near misses name it."""
+    own_types = {"invoice.paid", "invoice.sent"}
+    assert event_type("invoice.paid", own_types) == event_type("dev.hookwright.invoice.paid", own_types)
+    with pytest.raises(UnknownEventTypeError, match=r"'invoice.payed'; the nearest are invoice.paid, invoice.sent$"):
+        event_type("invoice.payed", own_types)
+    with pytest.raises(UnknownEventTypeError, match=r"'invoice.paid'; built in are delivered"):
+        event_type("invoice.paid")
+
+
+def test_the_nearest_of_many_own_types_are_found_in_bounded_time() -> None:
+    """Names alike in their beginning are compared, so that a tenant with many types costs others nothing."""
+    own_types = {f"order-{number}.created" for number in range(20_000)}
+    begin = time.process_time()
+    with pytest.raises(UnknownEventTypeError, match=r"are order-4711\.created"):
+        event_type("order-4711.create", own_types)
+    assert time.process_time() - begin < 0.5
+
+
+@pytest.mark.parametrize("name", ["invoice.paid", "delivered", "wa_read", "hookwright.delivery.failed", "a" * 128])
+def test_a_search_takes_every_name_in_the_form_of_a_type(name: str) -> None:
+    """Deliveries of a type whose EventType is deleted are found."""
+    assert delivered_type(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "wa_*", "*", "rcs_read", "Invoice", "invoice.paid\n", "a" * 129])
+def test_a_search_refuses_what_no_type_can_be(name: str) -> None:
+    """A misspelt built-in type is refused instead of found nowhere."""
+    with pytest.raises(UnknownEventTypeError):
+        delivered_type(name)
 
 
 def test_an_endless_name_is_not_repeated_whole() -> None:
@@ -85,8 +119,9 @@ def test_subscriptions_are_expanded() -> None:
     """Types stay, a wildcard adds its types, and the wildcard for all includes the rest."""
     assert expanded(["delivered", "bounced"]) == {"delivered", "bounced"}
     assert expanded(["delivered", "sms_*"]) == {"delivered", "sms_sent", "sms_delivered", "sms_failed", "sms_replied"}
-    assert expanded(["delivered", "*"]) == set(EVENT_TYPES)
-    assert expanded(["*", "hookwright.delivery.failed"]) == {*EVENT_TYPES, "hookwright.delivery.failed"}
+    assert expanded(["delivered", "*"]) == {*EVENT_TYPES, "*"}
+    assert expanded(["*", "invoice.paid"]) == {*EVENT_TYPES, "*", "invoice.paid"}
+    assert expanded(["*", "hookwright.delivery.failed"]) == {*EVENT_TYPES, "*", "hookwright.delivery.failed"}
     assert expanded([]) == frozenset()
 
 
