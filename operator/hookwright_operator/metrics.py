@@ -10,6 +10,7 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
+from hookwright_crds.resources import KINDS
 from hookwright_runtime import refusals
 
 _FAST: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -204,7 +205,7 @@ for _reason in ("unavailable", "refused"):
     STORE_ERRORS.labels(_reason)
 for _state in STATES:
     ENDPOINTS.labels(_state)
-for _kind in ("Project", "ApiKey", "WebhookEndpoint"):
+for _kind in (kind.names.kind for kind in KINDS):
     UNSUPPORTED_OBJECTS.labels(_kind)
     RECONCILE_DURATION.labels(_kind)
     for _result in ("ok", "conflict", "refused", "error"):

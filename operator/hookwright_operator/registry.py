@@ -1,10 +1,10 @@
-"""Pure: the projects and endpoints that the operator knows, for intake and delivery.
+"""Pure: the projects, event types and endpoints that the operator knows, for intake and delivery.
 
 Reconciling writes it, the intake asks it for subscribers, delivery asks it how to send. It holds frozen snapshots, so a
 reader never sees a partial change. One event loop owns it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol, Self
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, Self
 from hookwright_crds.base import parse_duration
 from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
 from hookwright_crds.endpoint_fields import ExtraSignature, Retry
-from hookwright_crds.events import expanded
+from hookwright_crds.events import EVERY_TYPE, expanded, is_own_type
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
 EXPIRED: Final = "Expired"
@@ -177,6 +177,10 @@ class Endpoint:
             newest_signs=spec.signing.secret_ref is not None,
         )
 
+    def subscribes_to(self, event_type: str) -> bool:
+        """Whether it gets events of a type; `EVERY_TYPE` includes own types, whether they exist or not."""
+        return event_type in self.events or (EVERY_TYPE in self.events and is_own_type(event_type))
+
     @property
     def sendable(self) -> bool:
         """Whether deliveries may be sent now, or taken by a consumer."""
@@ -236,9 +240,10 @@ class EndpointListener(Protocol):
 
 @dataclass(slots=True)
 class Registry:
-    """Projects and endpoints, indexed by the keys of their look-ups."""
+    """Projects, event types and endpoints, indexed by the keys of their look-ups."""
 
     _projects: dict[tuple[str, str], ProjectSettings] = field(default_factory=dict)
+    _event_types: dict[str, set[str]] = field(default_factory=dict)
     _endpoints: dict[str, Endpoint] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_project: dict[tuple[str, str], dict[str, Endpoint]] = field(default_factory=dict)
@@ -257,6 +262,18 @@ class Registry:
     def remove_project(self, namespace: str, name: str) -> None:
         """Reject further events of a project."""
         self._projects.pop((namespace, name), None)
+
+    def put_event_type(self, namespace: str, name: str) -> None:
+        """Accept events of an own type of the namespace."""
+        self._event_types.setdefault(namespace, set()).add(name)
+
+    def remove_event_type(self, namespace: str, name: str) -> None:
+        """Refuse further events of an own type."""
+        self._event_types.get(namespace, set()).discard(name)
+
+    def event_types(self, namespace: str) -> Collection[str]:
+        """Return the own types of a namespace."""
+        return self._event_types.get(namespace, ())
 
     def project(self, namespace: str, name: str) -> ProjectSettings | None:
         """Return the settings of a project, None if it does not exist."""
@@ -304,8 +321,9 @@ class Registry:
 
     def subscribers(self, namespace: str, project: str, event_type: str) -> Iterator[Endpoint]:
         """Yield the project's endpoints that subscribe to an event type, suspended ones too."""
+        is_own = is_own_type(event_type)
         for endpoint in self._by_project.get((namespace, project), {}).values():
-            if event_type in endpoint.events:
+            if event_type in endpoint.events or (is_own and EVERY_TYPE in endpoint.events):
                 yield endpoint
 
     def endpoints_of(self, namespace: str, project: str | None) -> list[Endpoint]:

@@ -1,4 +1,4 @@
-"""An annotated Project or WebhookEndpoint cannot be deleted while deliveries are pending."""
+"""An annotated Project or WebhookEndpoint with pending deliveries, and an EventType in use, cannot be deleted."""
 
 from collections.abc import Iterator
 from subprocess import CompletedProcess
@@ -50,6 +50,18 @@ class Objects:
         status = {"deliveries": {"pending": number}}
         self.cluster.objects.patch("hwep", name, self.namespace, {"status": status}, subresource="status")
 
+    def event_type(self, name: str, *, endpoints: int, finalizers: tuple[str, ...] = ()) -> None:
+        """Create an EventType whose status reports so many endpoints that name it."""
+        self._create(
+            "EventType", {"metadata": {"name": name, "finalizers": list(finalizers)}, "spec": {"meaning": "Paid."}}
+        )
+        self.used(name, endpoints)
+
+    def used(self, name: str, number: int) -> None:
+        """Report how many endpoints name an EventType, as the operator does."""
+        status = {"webhookEndpoints": number}
+        self.cluster.objects.patch("hwtype", name, self.namespace, {"status": status}, subresource="status")
+
     def refusal(self, kind: str, name: str) -> str:
         """Return kubectl's error for a deletion that must be refused, as soon as the policy is in force."""
 
@@ -82,6 +94,8 @@ def protected_cluster(control_plane: Cluster) -> Iterator[Cluster]:
     probes.endpoint("probe", pending=1, protected="true")
     probes.refusal("webhookendpoint", "probe")
     probes.refusal("project", "billing")
+    probes.event_type("invoice.paid", endpoints=1)
+    probes.refusal("eventtype", "invoice.paid")
     yield control_plane
     control_plane.kubectl("delete", "-f", "-", stdin=policies)
     control_plane.objects.delete("Namespace", "probes", wait=False)
@@ -154,9 +168,32 @@ def test_only_the_served_namespaces_have_the_protection() -> None:
     """With namespaces to serve, the policies apply to no other one, which another installation may serve."""
     names = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["acme", "globex"]}
     bindings = list(of_kind(golden("namespaces"), "ValidatingAdmissionPolicyBinding"))
-    assert len(bindings) == 2
+    assert len(bindings) == 3
     for binding in bindings:
         assert binding["spec"]["matchResources"]["namespaceSelector"] == {"matchExpressions": [names]}
+
+
+def test_an_event_type_in_use_is_not_deleted(objects: Objects) -> None:
+    """The refusal says how many endpoints name the type, and its command lists them."""
+    objects.event_type("invoice.paid", endpoints=2)
+    objects.endpoint("orders", pending=0)
+    text = objects.refusal("eventtype", "invoice.paid")
+    assert f"EventType invoice.paid in namespace {objects.namespace} is in use" in text
+    assert "spec.events of 2 WebhookEndpoint(s) names it. Remove it there first." in text
+    output = objects.cluster.kubectl(*text.split("To see them: kubectl ")[1].split()).stdout
+    assert output.split() == ["NAME", "EVENTS", "orders", "[delivered]"]
+    objects.used("invoice.paid", 0)
+    objects.kubectl("delete", "hwtype", "invoice.paid")
+
+
+def test_an_event_type_whose_deletion_has_begun_goes_with_its_finalizer(objects: Objects) -> None:
+    """A second deletion is accepted, so that nothing hangs."""
+    objects.event_type("invoice.paid", endpoints=0, finalizers=("example.com/hold",))
+    objects.kubectl("delete", "hwtype", "invoice.paid", "--wait=false")
+    objects.used("invoice.paid", 1)
+    objects.kubectl("delete", "hwtype", "invoice.paid", "--wait=false")
+    objects.kubectl("patch", "hwtype", "invoice.paid", "--type=merge", "-p", '{"metadata": {"finalizers": []}}')
+    assert "invoice" not in objects.kubectl("get", "hwtype", "-o", "name").stdout
 
 
 def test_a_deletion_that_has_begun_can_end(objects: Objects) -> None:
@@ -185,5 +222,6 @@ def test_a_namespace_can_be_deleted(objects: Objects) -> None:
     """Objects of a namespace that is being deleted are not protected: half of a tenant would remain."""
     objects.project(protected="true")
     objects.endpoint("orders", pending=7, protected="true")
+    objects.event_type("invoice.paid", endpoints=1)
     objects.cluster.kubectl("delete", "namespace", objects.namespace, "--wait=true", "--timeout=45s")
     objects.cluster.kubectl("create", "namespace", objects.namespace)  # the fixture deletes it

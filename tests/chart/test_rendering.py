@@ -257,7 +257,7 @@ def test_uninstalling_keeps_resources_and_deliveries(chart: Chart) -> None:
     """CRDs, the database, users and an organization are kept, unless a value says that CRDs or database are not."""
     organization = {"firstOrganization": {"name": "acme"}}
     namespaces = {("Namespace", "acme"), ("Namespace", "hookwright-system-users")}
-    crds = {f"{plural}.hookwright.dev" for plural in ("apikeys", "projects", "webhookendpoints")}
+    crds = {f"{plural}.hookwright.dev" for plural in ("apikeys", "eventtypes", "projects", "webhookendpoints")}
     assert _kept(chart.objects(organization)) == namespaces | {
         *(("CustomResourceDefinition", name) for name in crds),
         ("PersistentVolumeClaim", "hookwright-operator"),

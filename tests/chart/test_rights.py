@@ -146,7 +146,9 @@ def test_the_api_writes_users_only_if_a_setting_lets_them_change_passwords() -> 
 def test_tenants_view_and_edit_by_the_clusters_own_roles() -> None:
     """The aggregated roles do not allow reading signing secrets or the delivery log, which are subresources."""
     aggregation = _aggregated("replicas")
-    assert {resource for _, _, resource, _ in _rules(aggregation)} == {"projects", "apikeys", "webhookendpoints"}
+    assert {resource for _, _, resource, _ in _rules(aggregation)} == {
+        "projects", "apikeys", "webhookendpoints", "eventtypes"
+    }  # fmt: skip
     assert len(aggregation) == 2
 
 

@@ -11,7 +11,8 @@ from hookwright_crds.documents.event_bodies import MAX_EVENT_VALUES, MAX_VALUES
 from hookwright_operator.intake import cloud_events, parsing
 from hookwright_operator.intake.auth import ACCESS_REVIEWS, Access, Producer, ReviewAuth
 from hookwright_operator.intake.cloud_events import MAX_ATTRIBUTES
-from hookwright_operator.intake.parsing import Mode, parse, parse_test
+from hookwright_operator.intake.content_mode import Mode
+from hookwright_operator.intake.parsing import parse, parse_test
 from hookwright_runtime import exact_json
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.problems import MAX_FAULTS, ProblemError
@@ -186,7 +187,7 @@ def test_unknown_names_are_listed_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
     """In a test of an endpoint, and in the query of a search."""
     names = [f"x{number}" for number in range(5_000)]
     views: list[str] = []
-    monkeypatch.setattr(parsing, "_shown", lambda text: views.append(text) or text)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(parsing, "excerpt_of", lambda text: views.append(text) or text)  # type: ignore[func-returns-value]
     with pytest.raises(ProblemError) as error:
         parse_test(json.dumps(dict.fromkeys(names, 1)).encode(), "m")
     assert len(error.value.errors) == len(views) == MAX_FAULTS

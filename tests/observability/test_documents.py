@@ -17,7 +17,18 @@ from hookwright_operator.delivery.http.error_messages import Step, status_words,
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TROUBLESHOOTING = (DOCS / "troubleshooting.md").read_text()
 OPERATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:hookwright-operator"
-NO_REASONS = {"WebhookEndpoint", "ApiKey", "Project", "Secret", "Event", "Ready", "Reachable", "True", "False"}
+NO_REASONS = {
+    "WebhookEndpoint",
+    "ApiKey",
+    "Project",
+    "EventType",
+    "Secret",
+    "Event",
+    "Ready",
+    "Reachable",
+    "True",
+    "False",
+}
 NO_REASONS |= {"Unknown", "Normal", "Warning", "Keep", "Omit", "ConfigMap", "Reconciling", "Stalled"}
 PAGES = ["runbook.md", "troubleshooting.md", "security.md", "multi-tenancy.md", "bounds.md", "backup.md", "logs.md"]
 

@@ -123,7 +123,7 @@ class Organization:
 
     def objects(self, kinds: str) -> list[Object]:
         """Return all objects of some kinds."""
-        names = kinds.replace("hookwright", "hwproj,hwkey,hwep").split(",")
+        names = kinds.replace("hookwright", "hwproj,hwkey,hwep,hwtype").split(",")
         return [item for kind in names for item in self.cluster.objects.list(kind, self.namespace)]
 
     def status(self, kind: str, name: str) -> Object:

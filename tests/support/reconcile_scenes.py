@@ -1,6 +1,6 @@
 """Pure: objects for plans, plans as text, and the result of executing a plan."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -196,6 +196,7 @@ class EndpointScene(Scene):
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
     credentials: Mapping[str, Secret] = field(default_factory=dict)
     authorities: Mapping[str, str] = field(default_factory=dict)
+    own_types: Collection[str] = ()
 
     def plan(self, now: datetime = NOW) -> Plan:
         """Return the endpoint's plan."""
@@ -214,6 +215,7 @@ class EndpointScene(Scene):
             self.kept_secrets,
             self.credentials,
             self.authorities,
+            self.own_types,
         )
         return plan_endpoint(observed, now=now, new_secret=lambda: OTHER_SECRET)
 

@@ -1,29 +1,31 @@
-"""Pure: parse the body and headers of a request into events.
-
-Four modes: plain JSON, and CloudEvents 1.0 over HTTP in its binary, structured and batched content mode (CloudEvents
-HTTP protocol binding 1.0.2, section 3; JSON event format 1.0.2).
-"""
+"""Pure: parse the body and headers of a request into events, in each `Mode` (CloudEvents JSON event format 1.0.2)."""
 
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Mapping
-from enum import Enum
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
-from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES, MAX_EVENTS, UnknownEventTypeError, event_type
+from hookwright_crds.events import (
+    CLOUDEVENT_PREFIX,
+    EVENT_TYPES,
+    MAX_EVENTS,
+    UnknownEventTypeError,
+    event_type,
+    is_own_type,
+)
 from hookwright_operator.intake.cloud_events import (
     MAX_ATTRIBUTE_BYTES,
     MAX_ATTRIBUTES,
     SPEC_VERSION,
     from_headers,
-    is_binary,
     number_of_attributes,
     passed_on,
 )
+from hookwright_operator.intake.content_mode import Mode, excerpt_of
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_operator.store.records import SOURCE_END
 from hookwright_runtime import exact_json
@@ -48,54 +50,15 @@ _TOO_MANY: Final = "send fewer events, or smaller ones"
 _NAME_RULE: Final = f"a string of 1 to {MAX_NAME_CHARACTERS} printable characters"
 
 
-class Mode(Enum):
-    """The content mode of a request."""
-
-    PLAIN = "application/json"
-    BINARY = "application/json with ce- headers"
-    STRUCTURED = "application/cloudevents+json"
-    BATCH = "application/cloudevents-batch+json"
-
-
-_MEDIA_TYPES: Final = {mode.value: mode for mode in (Mode.PLAIN, Mode.STRUCTURED, Mode.BATCH)}
-
-
-def mode_of(headers: Mapping[str, str]) -> Mode:
-    """Return the content mode of a request.
-
-    Args:
-        headers: by lowercase name.
-
-    Raises:
-        ProblemError: 415, the media type, charset or content encoding is not supported.
-    """
-    header = headers.get("content-type", "")
-    media, *parameters = (header,) if header in _MEDIA_TYPES else [part.strip() for part in header.lower().split(";")]
-    mode = _MEDIA_TYPES.get(media)
-    if not header and is_binary(headers):
-        # Python's CloudEvents SDK sends no Content-Type for an event without datacontenttype.
-        mode = Mode.PLAIN
-    if mode is None:
-        raise ProblemError(
-            415, f"Content-Type is {_shown(header) if header else 'missing'}; send {', '.join(_MEDIA_TYPES)}"
-        )
-    for parameter in parameters:
-        if parameter.startswith("charset=") and parameter[8:].strip('"') not in ("utf-8", "utf8"):
-            raise ProblemError(415, f"Content-Type has {_shown(parameter)}; send charset=utf-8 or none")
-    if headers.get("content-encoding", "identity") != "identity":
-        raise ProblemError(
-            415, f"Content-Encoding is {_shown(headers['content-encoding'])}; send the body without an encoding"
-        )
-    return Mode.BINARY if mode is Mode.PLAIN and is_binary(headers) else mode
-
-
-def parse(mode: Mode, body: bytes, headers: Mapping[str, str]) -> tuple[IncomingEvent, ...]:
+def parse(
+    mode: Mode, body: bytes, headers: Mapping[str, str], own_types: Collection[str] = ()
+) -> tuple[IncomingEvent, ...]:
     """Return all events of a request at once; arguments and errors are those of `parse_in_pieces`."""
-    return finished(parse_in_pieces(mode, body, headers))
+    return finished(parse_in_pieces(mode, body, headers, own_types))
 
 
 def parse_in_pieces(
-    mode: Mode, body: bytes, headers: Mapping[str, str]
+    mode: Mode, body: bytes, headers: Mapping[str, str], own_types: Collection[str] = ()
 ) -> Generator[None, None, tuple[IncomingEvent, ...]]:
     """Return all events of a request from a generator, which yields where other requests may run.
 
@@ -104,6 +67,7 @@ def parse_in_pieces(
         body: the whole body of the request.
         headers: by lowercase name; those of the binary mode, and Idempotency-Key. With this key, an event without an id
             gets one from the key, the event's position and its content, so that a repetition is recognized.
+        own_types: those of the organization, which are accepted beside the built-in ones.
 
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 not valid events. A 422 names each fault with
@@ -112,7 +76,7 @@ def parse_in_pieces(
     if len(body) > EVENTS_BODY_LIMIT:
         raise ProblemError(413, f"the body has {len(body)} bytes; at most {EVENTS_BODY_LIMIT} are accepted")
     check_values(body, MAX_VALUES, _TOO_MANY)
-    faults, key = _Faults(body), headers.get("idempotency-key", "")
+    faults, key = _Faults(body, own_types), headers.get("idempotency-key", "")
     read = partial(_binary, headers) if mode is Mode.BINARY else _plain if mode is Mode.PLAIN else _structured
     is_large = len(body) > PIECE_BYTES
     # The text of a CloudEvent may be longer than its data.
@@ -133,12 +97,13 @@ def parse_in_pieces(
     return (yield from _all([value], read, faults, is_numbered=False, key=key))
 
 
-def parse_test(body: bytes, message_id: str) -> IncomingEvent:
+def parse_test(body: bytes, message_id: str, own_types: Collection[str] = ()) -> IncomingEvent:
     """Return the event of a test, which has ``test: true``.
 
     Args:
         body: JSON ``{type?, payload?}``; empty for a ``delivered`` event without further fields.
-        message_id: used if the payload has no ``messageId``.
+        message_id: used if the payload of a built-in type has no ``messageId``.
+        own_types: those of the organization.
 
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
@@ -147,10 +112,10 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
     document = parse_json(body) if body.strip() else {}
     if not isinstance(document, dict):
         raise _wrong_body("must be a JSON object {type?, payload?}")
-    faults = _Faults(body)
+    faults = _Faults(body, own_types)
     check = _Check("", faults)
     for name in islice((name for name in document if name not in _TEST), MAX_FAULTS):
-        check.fault(_shown(name), "is unknown; send type and payload")
+        check.fault(excerpt_of(name), "is unknown; send type and payload")
     payload = document.get("payload", {})
     if not isinstance(payload, dict):
         check.fault("payload", "must be a JSON object")
@@ -162,7 +127,8 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
             check.fault("payload.type", "contradicts type; omit it or send the same type")
         kind = kind or payload_type
     kind = kind or TEST_TYPE
-    id_, payload = _payload(kind, {"messageId": message_id, **payload}, check, "payload.messageId")
+    defaults = {} if is_own_type(kind) else {"messageId": message_id}
+    id_, payload = _payload(kind, {**defaults, **payload}, check, "payload.messageId")
     event = IncomingEvent(None, kind, id_, exact_json.dumps({**payload, "test": True}))
     if faults.found:
         raise ProblemError(422, "no test was sent", errors=tuple(faults.found[:MAX_FAULTS]))
@@ -174,10 +140,11 @@ def parse_test(body: bytes, message_id: str) -> IncomingEvent:
 class _Faults:
     """The faults of all events of a request, and how many values these may still have."""
 
-    __slots__ = ("_body", "_left", "found")
+    __slots__ = ("_body", "_left", "found", "own_types")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, own_types: Collection[str]) -> None:
         self.found: list[FieldFault] = []
+        self.own_types = own_types
         self._body = body
         self._left: int | None = None
 
@@ -225,7 +192,7 @@ class _Check:
             self.fault(field, f"{_lack(value)}; send one of {', '.join(EVENT_TYPES)}")
             return ""
         try:
-            return event_type(value)
+            return event_type(value, self._faults.own_types)
         except UnknownEventTypeError as error:
             self.fault(field, str(error))
             return ""
@@ -358,7 +325,7 @@ def _carried(context: _Context, data: Any, check: _Check, at: str) -> IncomingEv
     """Return the event in the data of a CloudEvent, whose fields are at ``at``."""
     kind = context.kind
     if not isinstance(data, dict):
-        check.fault(at.removesuffix("."), "must be a JSON object that has messageId")
+        check.fault(at.removesuffix("."), "must be a JSON object")
         return _PLACEHOLDER
     if "type" in data and check.type(f"{at}type", data["type"]) not in ("", kind) and kind:
         check.fault(f"{at}type", "contradicts the type of the CloudEvent; omit it or send the same type")
@@ -367,9 +334,12 @@ def _carried(context: _Context, data: Any, check: _Check, at: str) -> IncomingEv
 
 
 def _payload(kind: str, fields: dict[str, Any], check: _Check, field: str) -> tuple[str, dict[str, Any]]:
-    """Return the messageId, whose field has this name, and the payload to send."""
-    message_id = check.name(field, fields.get("messageId"))
-    payload = {"type": kind, "messageId": message_id, **fields}
+    """Return the messageId, whose field has this name, and the payload to send; an own type needs no messageId."""
+    if "messageId" not in fields and kind and is_own_type(kind):
+        message_id, payload = "", {"type": kind, **fields}
+    else:
+        message_id = check.name(field, fields.get("messageId"))
+        payload = {"type": kind, "messageId": message_id, **fields}
     payload["type"] = kind
     return message_id, payload
 
@@ -393,7 +363,3 @@ def _refusal(status: int, at: str, message: str) -> ProblemError:
 
 def _lack(value: object) -> str:
     return "is missing" if value is None else "is wrong"
-
-
-def _shown(text: str) -> str:
-    return repr(text[:64])

@@ -16,9 +16,11 @@ from hookwright_crds.trimming import MORE_FINALIZERS
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
     Action,
+    AllowEventType,
     AllowProject,
     ApplyMetadata,
     ApplyStatus,
+    BlockEventType,
     BlockProject,
     CreateSecret,
     DeleteEndpoint,
@@ -82,7 +84,7 @@ class Applier:
     async def apply(self, action: Action) -> bool:
         """Execute an action; return whether the API server's answer showed news."""
         match action:
-            case AllowProject() | BlockProject() | Register() | Unregister():
+            case AllowProject() | BlockProject() | AllowEventType() | BlockEventType() | Register() | Unregister():
                 self.register(action)
             case DiscardDeliveries():
                 await self._discard(action)
@@ -113,6 +115,10 @@ class Applier:
                 self.registry.put_project(namespace, name, settings)
             case BlockProject(namespace, name):
                 self.registry.remove_project(namespace, name)
+            case AllowEventType(namespace, name):
+                self.registry.put_event_type(namespace, name)
+            case BlockEventType(namespace, name):
+                self.registry.remove_event_type(namespace, name)
             case Register(endpoint):
                 self.registry.put(endpoint)
             case Unregister(uid):

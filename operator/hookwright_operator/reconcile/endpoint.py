@@ -1,6 +1,6 @@
 """Pure: the plan for a WebhookEndpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -21,6 +21,7 @@ from hookwright_operator.reconcile.endpoint_verdict import (
     UNSUPPORTED,
     EndpointVerdict,
     report_missing_project,
+    report_missing_types,
     report_refused_write,
     report_suspension,
     report_unsupported,
@@ -96,6 +97,7 @@ class ObservedEndpoint:
         kept_secrets: the secrets with which this replica signs, the current one first.
         credentials: the Secrets that its spec names and their tenant offers, by name.
         authorities: the certificates of the ConfigMaps that its spec names and their tenant offers, by name.
+        own_types: the names of the EventTypes of its namespace.
     """
 
     endpoint: WebhookEndpoint
@@ -112,6 +114,7 @@ class ObservedEndpoint:
     kept_secrets: tuple[str, ...] = field(default=(), repr=False)
     credentials: Mapping[str, Secret] = field(default_factory=dict)
     authorities: Mapping[str, str] = field(default_factory=dict)
+    own_types: Collection[str] = ()
 
 
 def plan_endpoint(observed: ObservedEndpoint, *, now: datetime, new_secret: Callable[[], str]) -> Plan:
@@ -172,8 +175,10 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
         certificate_end=certificate_end,
         last_error=reachable.message if reachable.status == "False" else "",
     )
+    if verdict.ready:
+        verdict = report_missing_types(spec, observed.own_types) or verdict
     since = _suspended_since(observed, reachable)
-    if since is not None and verdict.ready and not spec.suspend:
+    if since is not None and (verdict.ready or verdict.sends) and not spec.suspend:
         verdict = report_suspension(spec, since, reachable.message)
     actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
     if actions and FINALIZER in observed.endpoint.metadata.finalizers:

@@ -1,11 +1,13 @@
 """Pure: whether an endpoint is ready, by its spec and its signing Secret."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from hookwright_crds.base import format_timestamp, parse_duration
 from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
+from hookwright_crds.events import SUBSCRIPTIONS, is_own_type, nearest_types
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
 from hookwright_crds.signing_secrets import SIGNING_LABEL, valid_secret
@@ -15,6 +17,8 @@ from hookwright_operator.watch.objects import Secret
 
 CONFLICT: Final = "SecretConflict"
 UNSUPPORTED: Final = "UnsupportedSpec"
+_NAMED: Final = 3
+"""Missing EventTypes that a message names."""
 _INVALID: Final = "SigningSecretInvalid"
 
 
@@ -62,6 +66,21 @@ def report_suspension(spec: WebhookEndpointSpec, since: datetime, last_error: st
         f"of the endpoint resumes it. Last error: {last_error}"
     )
     return EndpointVerdict(ready=False, reason=SUSPENDED_AFTER_FAILURES, message=message)
+
+
+def report_missing_types(spec: WebhookEndpointSpec, own_types: Collection[str]) -> EndpointVerdict | None:
+    """Return the verdict about an endpoint that names types which are neither built in nor EventTypes, or None."""
+    names = [name for name in spec.events if is_own_type(name) and name not in own_types]
+    if not names:
+        return None
+    sentences = [
+        f"EventType {name!r} does not exist; {nearest_types(name, own_types, SUBSCRIPTIONS)}."
+        for name in names[:_NAMED]
+    ]
+    if len(names) > _NAMED:
+        sentences.append(f"{len(names) - _NAMED} more do not exist.")
+    message = f"spec.events: {' '.join(sentences)} Create it, or correct the name. Other events are delivered."
+    return EndpointVerdict(ready=False, reason="EventTypesNotFound", message=message, sends=True, stalled=False)
 
 
 def verdict_of(

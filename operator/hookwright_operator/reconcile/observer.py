@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from hookwright_crds.base import MANAGED_BY, MANAGER, ObjectMeta, secrets_path
-from hookwright_crds.resources import ApiKey, HandoverState, Project, SecretRef, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, EventType, HandoverState, Project, SecretRef, WebhookEndpoint
 from hookwright_crds.signing_secrets import SIGNING_LABEL
 from hookwright_crds.trimming import TOKEN_TYPE, decode_field
 from hookwright_operator.delivery.http.guard import Guard
 from hookwright_operator.reconcile.apikey import ObservedApiKey, identity_of
 from hookwright_operator.reconcile.endpoint import DueFailures, ObservedEndpoint
+from hookwright_operator.reconcile.event_type import ObservedEventType
 from hookwright_operator.reconcile.project import ObservedProject
 from hookwright_operator.reconcile.signing_secret import PREVIOUS_FIELDS, SECRET_FIELD, signing_secret_name
 from hookwright_operator.registry import Health, Registry
@@ -43,11 +44,15 @@ class ResourceObserver:
 
     def project(self, project: Project) -> ObservedProject:
         """Observe a Project and the number of its children."""
-        meta = project.metadata
-        children = self.cache.children(meta.namespace, meta.name)
+        key = key_of(project)
+        children = self.cache.dependents(key)
         keys = sum(child.kind == "ApiKey" for child in children)
-        unsupported_parts = self.cache.unsupported(key_of(project))
-        return ObservedProject(project, keys, len(children) - keys, unsupported_parts)
+        return ObservedProject(project, keys, len(children) - keys, self.cache.unsupported(key))
+
+    def event_type(self, event_type: EventType) -> ObservedEventType:
+        """Observe an EventType and the number of endpoints that name it."""
+        key = key_of(event_type)
+        return ObservedEventType(event_type, len(self.cache.dependents(key)), self.cache.unsupported(key))
 
     async def apikey(self, key: ApiKey, *, leads: bool) -> ObservedApiKey:
         """Observe an ApiKey, its Project, its handover Secret and the owner of its digest.
@@ -95,6 +100,7 @@ class ResourceObserver:
             refused_address=next((f"{field}: {fault}" for field, fault in refusals if fault), ""),
             credentials=self.cache.credentials_of(endpoint),
             authorities=self.cache.authorities_of(endpoint),
+            own_types=self.cache.event_types(meta.namespace),
             kept_secrets=registration.secrets if (registration := self.registry.get(meta.uid)) is not None else (),
         )
 

@@ -11,16 +11,16 @@ from typing import Any, Final, Literal
 
 from hookwright_crds.base import OwnerReference
 from hookwright_crds.conditions import turned_false
-from hookwright_crds.resources import ApiKeyStatus, ProjectStatus, WebhookEndpointStatus
+from hookwright_crds.resources import ApiKeyStatus, EventTypeStatus, ProjectStatus, Resource, WebhookEndpointStatus
 from hookwright_operator.registry import DEFAULT_SETTINGS, Endpoint, ProjectSettings
-from hookwright_operator.watch.objects import Key, Resource, Secret, key_of, ours, owner_reference
+from hookwright_operator.watch.objects import Key, Secret, key_of, ours, owner_reference
 
 FINALIZER: Final = "hookwright.dev/deliveries"
 WRITE_REFUSED: Final = "WriteRefused"
 """The reason of an object for which the API server refuses a write."""
 REFUSED_SENTENCE: Final = "The API server refuses a write of the operator, which tries again: "
 
-EventType = Literal["Normal", "Warning"]
+Severity = Literal["Normal", "Warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class EmitEvent:
 
     key: Key
     uid: str
-    type: EventType
+    type: Severity
     reason: str
     message: str
     always: bool = False
@@ -140,6 +140,22 @@ class AllowProject:
 @dataclass(frozen=True, slots=True)
 class BlockProject:
     """Reject events for a project."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllowEventType:
+    """Accept events of an own type."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEventType:
+    """Refuse events of an own type."""
 
     namespace: str
     name: str
@@ -184,7 +200,7 @@ class DeleteEndpoint:
 
 
 SecretAction = CreateSecret | RestoreSecret | UpdateSecret | DeleteSecret
-RegistryAction = AllowProject | BlockProject | Register | Unregister
+RegistryAction = AllowProject | BlockProject | AllowEventType | BlockEventType | Register | Unregister
 """An action on the registry of the replica that executes it, leader or not."""
 Action = (
     SecretAction
@@ -213,14 +229,14 @@ class Plan:
     counts_needed: bool = False
 
 
-def event_of(resource: Resource, type_: EventType, reason: str, message: str, **details: Any) -> EmitEvent:
+def event_of(resource: Resource, type_: Severity, reason: str, message: str, **details: Any) -> EmitEvent:
     """Return an Event about an object; ``details`` has the other fields of `EmitEvent`."""
     return EmitEvent(key_of(resource), resource.metadata.uid, type_, reason, message, **details)
 
 
 def plan_status(
     resource: Resource,
-    after: ProjectStatus | ApiKeyStatus | WebhookEndpointStatus,
+    after: ProjectStatus | ApiKeyStatus | WebhookEndpointStatus | EventTypeStatus,
     types: Sequence[str] = ("Ready",),
 ) -> list[Action]:
     """Plan a changed status, and a Warning Event for each condition that became false, or false for another reason."""

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from hookwright_crds.conditions import merge, readiness
+from hookwright_crds.conditions import Condition, merge, readiness
 from hookwright_crds.reading import UNDERSTOOD, Unsupported
-from hookwright_crds.resources import Project, ProjectStatus
+from hookwright_crds.resources import EventType, Project, ProjectStatus
 from hookwright_operator.reconcile.plan import AllowProject, BlockProject, Plan, plan_status
 from hookwright_operator.registry import ProjectSettings
 
@@ -25,20 +25,11 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
     meta = observed.project.metadata
     if meta.deletion_timestamp is not None:
         return Plan((BlockProject(meta.namespace, meta.name),))
-    unsupported_parts = observed.unsupported_parts
-    ready = readiness(
-        ready=not unsupported_parts.faults,
-        reason="UnsupportedSpec" if unsupported_parts.faults else "Accepting",
-        message=f"Events are accepted. {unsupported_parts.sentence}".rstrip(),
-        stalled=True,
-        generation=meta.generation,
-        now=now,
-    )
     after = ProjectStatus(
         observed_generation=meta.generation,
         api_keys=observed.api_keys,
         webhook_endpoints=observed.webhook_endpoints,
-        conditions=tuple(merge(observed.project.status.conditions, ready)),
+        conditions=acceptance(observed.project, "Events are accepted.", observed.unsupported_parts, now),
     )
     delivery_log = observed.project.spec.delivery_log
     settings = ProjectSettings(
@@ -48,3 +39,18 @@ def plan_project(observed: ObservedProject, *, now: datetime) -> Plan:
         created_ms=int(meta.creation_timestamp.timestamp() * 1000) if meta.creation_timestamp else 0,
     )
     return Plan((AllowProject(meta.namespace, meta.name, settings), *plan_status(observed.project, after)))
+
+
+def acceptance(
+    resource: Project | EventType, message: str, unsupported_parts: Unsupported, now: datetime
+) -> tuple[Condition, ...]:
+    """Return the conditions of an object for which events are accepted, whether its spec is understood or not."""
+    ready = readiness(
+        ready=not unsupported_parts.faults,
+        reason="UnsupportedSpec" if unsupported_parts.faults else "Accepting",
+        message=f"{message} {unsupported_parts.sentence}".rstrip(),
+        stalled=True,
+        generation=resource.metadata.generation,
+        now=now,
+    )
+    return tuple(merge(resource.status.conditions, ready))

@@ -14,13 +14,14 @@ from functools import partial
 from typing import Final
 
 from hookwright_crds.keys import mint
-from hookwright_crds.resources import ApiKey, Project, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, EventType, Project, Resource, WebhookEndpoint
 from hookwright_operator.delivery.http.signatures import new_secret
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.election import Leadership
 from hookwright_operator.reconcile.apikey import plan_apikey
 from hookwright_operator.reconcile.applier import Applier
 from hookwright_operator.reconcile.endpoint import NO_FAILURES, plan_endpoint
+from hookwright_operator.reconcile.event_type import plan_event_type
 from hookwright_operator.reconcile.observer import ResourceObserver
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -36,7 +37,7 @@ from hookwright_operator.reconcile.project import plan_project
 from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
 from hookwright_operator.watch.cache import Cache
-from hookwright_operator.watch.objects import Key, Resource
+from hookwright_operator.watch.objects import Key
 from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.errors import KubeError, KubeUnavailable, WriteRefused
 
@@ -144,6 +145,8 @@ class Reconciler:
         match resource:
             case Project():
                 return plan_project(self.observer.project(resource), now=now)
+            case EventType():
+                return plan_event_type(self.observer.event_type(resource), now=now)
             case ApiKey():
                 observed_key = await self.observer.apikey(resource, leads=leads)
                 observed_key = replace(observed_key, refused_write=refused_write)
@@ -160,6 +163,8 @@ class Reconciler:
         """Unregister deleted objects of this key, even if their finalizer was removed or their name is in use again."""
         if key.kind == "Project" and not uid:
             self.registry.remove_project(key.namespace, key.name)
+        if key.kind == "EventType" and not uid:
+            self.registry.remove_event_type(key.namespace, key.name)
         endpoint = self.registry.find(key.namespace, key.name) if key.kind == "WebhookEndpoint" else None
         if endpoint is not None and endpoint.uid != uid:
             self.applier.unregister(endpoint.uid)

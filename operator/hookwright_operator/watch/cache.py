@@ -4,7 +4,7 @@ The watches and the answers to the operator's own writes update it, so that a pl
 not use older data. A steady state needs no read.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -12,25 +12,29 @@ from pydantic import BaseModel
 
 from hookwright_crds import GROUP
 from hookwright_crds.base import LATEST, MANAGED_BY, MANAGER, ObjectMeta
+from hookwright_crds.events import is_own_type
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
-from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, EventType, Kind, Resource, WebhookEndpoint
 from hookwright_crds.trimming import AUTHORITIES_FIELD, secret_fields, trimmed, trimmed_secret
-from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Resource, Secret, WatchedKind, key_of
+from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Secret, WatchedKind, key_of
 
 Name = tuple[str, str]
 """Namespace and name."""
 
 _REMEMBERED_DEATHS: Final = 4096
+M = TypeVar("M")
 N = TypeVar("N")
 _NAMES: Final[dict[frozenset[str], set[str]]] = {}
 
 
 @dataclass(slots=True)
 class Cache:
-    """Projects, keys, endpoints and labelled Secrets by name."""
+    """Projects, keys, endpoints, event types and labelled Secrets by name."""
 
     _resources: dict[Key, Resource] = field(default_factory=dict)
-    _children: dict[Name, set[Key]] = field(default_factory=dict)
+    _dependents: dict[Key, set[Key]] = field(default_factory=dict)
+    _event_types: dict[str, set[str]] = field(default_factory=dict)
+    _changed_references: set[Key] = field(default_factory=set)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
     _authorities: dict[Name, tuple[str, str]] = field(default_factory=dict)
     _credential_users: dict[Name, set[Key]] = field(default_factory=dict)
@@ -57,7 +61,8 @@ class Cache:
         resource, unsupported_parts = read(MODELS[kind], trimmed(body))
         _share_names(resource)
         del self._unfit[key]
-        self._detach(key)
+        references = references_of(resource)
+        self._changed_references |= references ^ self._detach(key)
         self._resources[key] = resource
         self._unsupported_parts.pop(key, None)
         if unsupported_parts:
@@ -68,8 +73,10 @@ class Cache:
                 self._digests.setdefault(digest, set()).add(key)
         for name in _credential_names(resource):
             self._credential_users.setdefault(name, set()).add(key)
-        if not isinstance(resource, Project):
-            self._children.setdefault((key.namespace, resource.spec.project_ref.name), set()).add(key)
+        for reference in references:
+            self._dependents.setdefault(reference, set()).add(key)
+        if isinstance(resource, EventType) and resource.metadata.deletion_timestamp is None:
+            self._event_types.setdefault(key.namespace, set()).add(key.name)
         return key
 
     def lose(self, kind: Kind, body: Mapping[str, Any]) -> Key:
@@ -78,7 +85,7 @@ class Cache:
         key = Key(kind, meta.namespace, meta.name)
         resource = self._resources.get(key)
         if resource is not None and resource.metadata.uid == meta.uid:
-            self._detach(key)
+            self._changed_references |= self._detach(key)
             del self._resources[key]
             self._unsupported_parts.pop(key, None)
         if self._unfit.get(key) == meta.uid:
@@ -133,12 +140,20 @@ class Cache:
         """Return how many objects of a kind have parts that this version does not understand."""
         return sum(key.kind == kind for key in (*self._unsupported_parts, *self._unfit))
 
-    def project(self, namespace: str, name: str) -> Parent | None:
-        """Return a Project that can have children: it exists and is not being deleted."""
-        project = self._resources.get(Key("Project", namespace, name))
-        if project is None or project.metadata.deletion_timestamp is not None:
+    def living(self, key: Key) -> Parent | None:
+        """Return an object to which others may refer: it exists and is not being deleted."""
+        resource = self._resources.get(key)
+        if resource is None or resource.metadata.deletion_timestamp is not None:
             return None
-        return Parent(project.metadata.name, project.metadata.uid)
+        return Parent(resource.metadata.name, resource.metadata.uid)
+
+    def project(self, namespace: str, name: str) -> Parent | None:
+        """Return a Project that can have children."""
+        return self.living(Key("Project", namespace, name))
+
+    def event_types(self, namespace: str) -> Collection[str]:
+        """Return the names of the EventTypes of a namespace that are not being deleted."""
+        return self._event_types.get(namespace, ())
 
     def secret(self, namespace: str, name: str, *, owner_uid: str, may_adopt: bool = False) -> Secret | None:
         """Return the Secret of a name, marked as foreign if it was not created for this owner.
@@ -157,16 +172,14 @@ class Cache:
             self._versions.pop(secret.uid, None)
         return Secret(namespace=namespace, name=name, fields={}, uid=secret.uid, foreign=True)
 
-    def project_of(self, key: Key) -> Key | None:
-        """Return the key of the Project that an object names."""
-        resource = self._resources.get(key)
-        if resource is None or isinstance(resource, Project):
-            return None
-        return Key("Project", key.namespace, resource.spec.project_ref.name)
+    def dependents(self, key: Key) -> tuple[Key, ...]:
+        """Return the keys and endpoints that name a Project or an EventType, even if it does not exist."""
+        return tuple(self._dependents.get(key, ()))
 
-    def children(self, namespace: str, project: str) -> tuple[Key, ...]:
-        """Return the keys and endpoints that name a Project, even if it does not exist."""
-        return tuple(self._children.get((namespace, project), ()))
+    def take_changed_references(self) -> set[Key]:
+        """Return the Projects and EventTypes that have gained or lost a dependent since the last call."""
+        references, self._changed_references = self._changed_references, set()
+        return references
 
     def secret_at(self, namespace: str, name: str) -> Secret | None:
         """Return the Secret of a name, independent of its creator."""
@@ -230,15 +243,21 @@ class Cache:
             digest for digest, keys in self._digests.items() if any(key.namespace == namespace for key in keys)
         )
 
-    def _detach(self, key: Key) -> None:
+    def _detach(self, key: Key) -> set[Key]:
+        """Remove an object from the indexes; return what it named."""
         resource = self._resources.get(key)
-        if resource is None or isinstance(resource, Project):
-            return
+        if resource is None:
+            return set()
         for digest in digests_of(resource) if isinstance(resource, ApiKey) else ():
             _discard(self._digests, digest, key)
         for name in _credential_names(resource):
             _discard(self._credential_users, name, key)
-        _discard(self._children, (key.namespace, resource.spec.project_ref.name), key)
+        if key.kind == "EventType":
+            _discard(self._event_types, key.namespace, key.name)
+        references = references_of(resource)
+        for reference in references:
+            _discard(self._dependents, reference, key)
+        return references
 
     def _newer(self, metadata: Mapping[str, Any]) -> bool:
         uid, version = metadata["uid"], int(metadata["resourceVersion"])
@@ -259,7 +278,7 @@ class Cache:
             del self._dead[next(iter(self._dead))]
 
 
-def _discard(index: dict[N, set[Key]], name: N, key: Key) -> None:
+def _discard(index: dict[N, set[M]], name: N, key: M) -> None:
     keys = index.get(name, set())
     keys.discard(key)
     if not keys:
@@ -274,6 +293,16 @@ def _credential_names(resource: Resource) -> set[Name]:
     references += [spec.oauth2.client_secret_ref] if spec.oauth2 is not None else []
     names = {reference.name for reference in (*references, *(spec.tls.references if spec.tls is not None else ()))}
     return {(resource.metadata.namespace, name) for name in names}
+
+
+def references_of(resource: Resource) -> set[Key]:
+    """Return the Project and the EventTypes that an object names, whether they exist or not."""
+    if not isinstance(resource, ApiKey | WebhookEndpoint):
+        return set()
+    namespace = resource.metadata.namespace
+    project = Key("Project", namespace, resource.spec.project_ref.name)
+    events = resource.spec.events if isinstance(resource, WebhookEndpoint) else ()
+    return {project, *(Key("EventType", namespace, name) for name in events if is_own_type(name))}
 
 
 def digests_of(key: ApiKey) -> frozenset[str]:

@@ -15,7 +15,7 @@ from hookwright_operator.watch.work_queue import WorkQueue
 log = structlog.get_logger(__name__)
 
 _CHILDREN_SECONDS: Final = 0.5
-"""Delay between a child's creation or deletion and the update of its Project's counts; collects many children."""
+"""Delay between a change of what an object names and the update of the counts there; collects many objects."""
 
 
 @dataclass(slots=True)
@@ -43,23 +43,21 @@ class Changes:
             return
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
-        parent = self.cache.project(key.namespace, key.name)
-        if change != "DELETED" and not self._store(kind, body):
-            return
-        project = self.cache.project_of(key)
-        if change == "DELETED":
-            self.cache.lose(kind, body)
+        before = self.cache.living(key)
+        is_new = self._store(kind, body) if change != "DELETED" else self.cache.lose(kind, body) is not None
+        # An answer to an own write may have changed them before.
+        references = self.cache.take_changed_references()
         if not self.complete:
             return
+        for reference in references:
+            self.queue.add(reference, _CHILDREN_SECONDS)
+        if not is_new:
+            return
         self.queue.add(key)
-        if kind == "Project":
-            # The other children do not depend on a Project's counts. With each new child, all of them would be
-            # reconciled.
-            if self.cache.project(key.namespace, key.name) != parent:
-                for child in self.cache.children(key.namespace, key.name):
-                    self.queue.add(child)
-        elif project is not None and change != "MODIFIED":
-            self.queue.add(project, _CHILDREN_SECONDS)
+        # The dependents do not depend on counts. With each new one, all of them would be reconciled.
+        if self.cache.living(key) != before:
+            for dependent in self.cache.dependents(key):
+                self.queue.add(dependent)
 
     def _apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
         """Store a Secret in the cache, and enqueue its owner and the endpoints that name it as a credential."""

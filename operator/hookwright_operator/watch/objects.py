@@ -15,11 +15,10 @@ from hookwright_crds.base import (
     object_path,
     secrets_path,
 )
-from hookwright_crds.resources import ApiKey, Kind, Project, WebhookEndpoint
+from hookwright_crds.resources import KINDS, Kind, Resource
 from hookwright_crds.trimming import is_offered
 
-Resource = Project | ApiKey | WebhookEndpoint
-MODELS: Final[dict[Kind, type[Resource]]] = {"Project": Project, "ApiKey": ApiKey, "WebhookEndpoint": WebhookEndpoint}
+MODELS: Final[dict[Kind, type[Resource]]] = {cast("Kind", kind.names.kind): kind for kind in KINDS}
 
 WatchedKind = Kind | Literal["ConfigMap"] | None
 """A watched kind; ConfigMap: those with certificates that tenants offer for deliveries; None: the labelled Secrets."""

@@ -90,7 +90,7 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
 
 
 WRONG_VALUES = [
-    ("type", "nonsense"),
+    ("type", "Nonsense"),
     ("status", "lost"),
     ("status_code", "1000"),
     ("status_code", "ok"),

@@ -37,7 +37,7 @@ async def send_test(intake: IntakeContext, request: Request, right: Right) -> Te
         )
     body = await intake.body(request, EVENTS_BODY_LIMIT)
     with await intake.parsing.acquire(f'namespace "{endpoint.namespace}"', parsing_weight(body)):
-        event = parse_test(body, trial_id())
+        event = parse_test(body, trial_id(), intake.services.registry.event_types(endpoint.namespace))
     outcome, delivery_id = await intake.services.endpoint_tester.test(endpoint, event)
     if outcome.own_fault:
         raise unavailable(f"the test was not sent: {outcome.error}")

@@ -9,8 +9,9 @@ from starlette.types import Receive, Scope, Send
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_operator.intake.auth import Access
+from hookwright_operator.intake.content_mode import mode_of
 from hookwright_operator.intake.context import IntakeContext, client_of, headers_of
-from hookwright_operator.intake.parsing import mode_of, parse, parse_in_pieces
+from hookwright_operator.intake.parsing import parse, parse_in_pieces
 from hookwright_operator.services.events import AcceptResult, IdConflictError
 from hookwright_operator.tracing import Traces, record_acceptance, traceparent_of
 from hookwright_runtime.places import Places
@@ -67,11 +68,13 @@ class EventRoute:
         mode = mode_of(headers)
         holder = f'namespace "{namespace}"'
         body = await self._bodies.read(receive, headers, holder, limit=EVENTS_BODY_LIMIT)
+        own_types = self._services.registry.event_types(namespace)
         with await self._places.acquire(namespace):
             if len(body) <= _UNQUEUED_BYTES:
-                events = parse(mode, body, headers)
+                events = parse(mode, body, headers, own_types)
             else:
-                events = await self._parsing.run(holder, parse_in_pieces(mode, body, headers), parsing_weight(body))
+                pieces = parse_in_pieces(mode, body, headers, own_types)
+                events = await self._parsing.run(holder, pieces, parsing_weight(body))
             try:
                 return await self._services.events.accept(namespace, project, events, trace=trace)
             except IdConflictError as error:

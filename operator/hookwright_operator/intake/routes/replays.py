@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_crds.documents.replay_bodies import BegunReplayAnswer, ReplayAnswer, ReplayRequest, ReplaysAnswer
-from hookwright_crds.events import OPERATIONAL_TYPES
+from hookwright_crds.events import EVERY_TYPE, is_operational
 from hookwright_crds.operations import Right
 from hookwright_crds.timestamps import time_of, timestamp
 from hookwright_operator.intake.context import IntakeContext, check_not_expired
@@ -106,10 +106,12 @@ def _wanted(intake: IntakeContext, body: ReplayRequest, endpoint: Endpoint, now_
         raise _refusal("since", f"is in the future; the time is now {timestamp(now_ms)}")
     namespace, project, registry = endpoint.namespace, endpoint.project, intake.services.registry
     if choice.missed:
+        # Without a choice of types, every type includes own types that no longer exist.
+        is_any = EVERY_TYPE in endpoint.events and not choice.types
+        names = () if is_any else sorted(choice.types or endpoint.events)
         # An operational event that the endpoint does not have is one about itself.
-        subscriptions = endpoint.events.difference(OPERATIONAL_TYPES)
-        types = sorted(subscriptions.intersection(choice.types) if choice.types else subscriptions)
-        if not types:
+        types = [name for name in names if endpoint.subscribes_to(name) and not is_operational(name)]
+        if not types and not is_any:
             message = f'WebhookEndpoint "{endpoint.name}" subscribes to none of these types'
             raise _refusal("types", f"{message}; it has missed no event of them")
         settings = registry.project(namespace, project)

@@ -28,6 +28,7 @@ from sqlalchemy import (
     select,
 )
 
+from hookwright_crds.events import OPERATIONAL_PREFIX
 from hookwright_operator.ids import epoch_ms_of, first_delivery_id, first_event_id
 from hookwright_operator.store.records import Choice, State
 from hookwright_operator.store.schema import deliveries, events, is_delivered, is_failed
@@ -108,7 +109,9 @@ class _Search:
 FAILURES: Final = _Search(deliveries.c.id, [_of_endpoint, is_failed], [], _has_types)
 SUCCESSES: Final = _Search(deliveries.c.id, [_of_endpoint], [is_delivered], _has_types)
 # The deliveries are read once, because their query names no column of an event.
-MISSES: Final = _Search(events.c.id, [], [*_of_project, ~events.c.is_test, events.c.id.not_in(_sent_ids)], _is_of_types)
+_of_producers = events.c.type.not_like(f"{OPERATIONAL_PREFIX}%")
+_is_missed = [*_of_project, ~events.c.is_test, _of_producers, events.c.id.not_in(_sent_ids)]
+MISSES: Final = _Search(events.c.id, [], _is_missed, _is_of_types)
 
 
 def start_of(choice: Choice, since_ms: int) -> str:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
 from hookwright_operator.intake import parsing
-from hookwright_operator.intake.parsing import MAX_EVENT_BYTES, mode_of, parse
+from hookwright_operator.intake.content_mode import Mode, mode_of
+from hookwright_operator.intake.parsing import MAX_EVENT_BYTES, parse
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_runtime import exact_json
 from hookwright_runtime.problems import ProblemError
@@ -456,7 +457,7 @@ def test_an_idempotency_key_gives_each_event_an_id(size: int) -> None:
 
     def ids(form: bytes, key: str) -> list[str | None]:
         body = b"[" + b",".join(form % number for number in numbers) + b"]"
-        return [event.event_id for event in parse(parsing.Mode.PLAIN, body, {"idempotency-key": key})]
+        return [event.event_id for event in parse(Mode.PLAIN, body, {"idempotency-key": key})]
 
     first = ids(b"{%b,%%b}" % prefix, "k")
     assert first == ids(b"{ %%b, %b }" % prefix, "k")

@@ -133,7 +133,7 @@ def test_what_is_not_understood_of_an_object_is_known_until_it_changes_or_goes()
     newer = endpoint(1)
     cache.see("WebhookEndpoint", {**newer, "spec": {**newer["spec"], "events": ["delivered", "rcs_read"], "new": 1}})
     assert cache.unsupported(ORDERS) == Unsupported(fields=("spec.new",), events=("rcs_read",))
-    assert [cache.number_unsupported(kind) for kind in MODELS] == [0, 0, 1]
+    assert [cache.number_unsupported(kind) for kind in MODELS] == [0, 0, 1, 0]
     cache.see("WebhookEndpoint", endpoint(2))
     assert not cache.unsupported(ORDERS)
     cache.see("WebhookEndpoint", {**endpoint(3), "spec": {"url": "gopher://a"}})
@@ -164,13 +164,41 @@ def test_a_project_knows_its_children_whether_it_exists_or_not() -> None:
     cache = Cache()
     cache.see("WebhookEndpoint", endpoint())
     cache.see("ApiKey", apikey())
-    assert set(cache.children("acme", "billing")) == {ORDERS, CI}
-    assert cache.children("other", "billing") == ()
-    assert cache.project_of(ORDERS) == PROJECT
+    assert set(cache.dependents(PROJECT)) == {ORDERS, CI}
+    assert cache.dependents(Key("Project", "other", "billing")) == ()
+    assert cache.take_changed_references() == {PROJECT}
     cache.lose("WebhookEndpoint", endpoint())
     cache.lose("ApiKey", apikey())
-    assert cache.children("acme", "billing") == ()
-    assert cache.project_of(ORDERS) is None
+    assert cache.dependents(PROJECT) == ()
+    assert cache.take_changed_references() == {PROJECT}
+    assert cache.take_changed_references() == set()
+
+
+def test_an_event_type_knows_the_endpoints_that_name_it() -> None:
+    """Wildcards and built-in types name none; a change of spec.events is a change of what the endpoint names."""
+    cache, paid = Cache(), Key("EventType", "acme", "invoice.paid")
+    body = endpoint()
+    body["spec"]["events"] = ["*", "wa_*", "delivered", "invoice.paid"]
+    cache.see("WebhookEndpoint", body)
+    assert cache.dependents(paid) == (ORDERS,)
+    assert cache.take_changed_references() == {PROJECT, paid}
+    cache.see("WebhookEndpoint", {**body, "metadata": meta("orders", 2)})
+    assert cache.take_changed_references() == set()
+    cache.see("WebhookEndpoint", endpoint(3))
+    assert cache.dependents(paid) == ()
+    assert cache.take_changed_references() == {paid}
+
+
+def test_the_event_types_of_a_namespace_are_those_that_exist() -> None:
+    """A type that is being deleted, or is gone, counts no more."""
+    cache = Cache()
+    for version, name in enumerate(("invoice.paid", "order.created", "order.sent")):
+        cache.see("EventType", {"metadata": meta(name, version), "spec": {"meaning": "Text."}})
+    assert set(cache.event_types("acme")) == {"invoice.paid", "order.created", "order.sent"}
+    deleted = meta("order.sent", 9, deletionTimestamp="2030-01-01T00:00:00Z")
+    cache.see("EventType", {"metadata": deleted, "spec": {"meaning": "Text."}})
+    cache.lose("EventType", {"metadata": meta("order.created", 10)})
+    assert (set(cache.event_types("acme")), set(cache.event_types("other"))) == ({"invoice.paid"}, set())
 
 
 def test_a_child_seen_again_is_one_child() -> None:
@@ -178,7 +206,7 @@ def test_a_child_seen_again_is_one_child() -> None:
     cache = Cache()
     for version in range(1, 4):
         cache.see("WebhookEndpoint", endpoint(version))
-    assert cache.children("acme", "billing") == (ORDERS,)
+    assert cache.dependents(PROJECT) == (ORDERS,)
 
 
 def test_a_project_that_is_being_deleted_takes_no_children() -> None:

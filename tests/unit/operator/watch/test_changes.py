@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from support.polling import until
 
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.changes import Changes
@@ -155,3 +156,40 @@ def test_what_is_kept_of_an_object_holds_on_to_nothing_of_its_list() -> None:
 
     assert remainder == body("orders", spec={"url": url})
     assert remainder["spec"]["url"] is not url
+
+
+async def test_the_endpoints_that_name_an_event_type_are_reconciled_when_it_appears_or_goes(
+    changes: Changes, turns: list[Key]
+) -> None:
+    """Endpoints heal, and a change of the count reconciles none of them."""
+    paid = Key("EventType", "acme", "invoice.paid")
+    event_type = body("invoice.paid", spec={"meaning": "Paid."})
+    naming = {**ENDPOINT, "spec": {**ENDPOINT["spec"], "events": ["invoice.paid"]}}
+    changes.apply("WebhookEndpoint", None, naming)
+    changes.complete = True
+    for change, document, expected in (
+        ("ADDED", event_type, {paid, ORDERS}),
+        ("MODIFIED", {**event_type, "metadata": {**event_type["metadata"], **version(2)}}, {paid}),
+        ("DELETED", {**event_type, "metadata": {**event_type["metadata"], **version(3)}}, {paid, ORDERS}),
+    ):
+        turns.clear()
+        changes.apply("EventType", change, document)
+        await changes.queue.settled()
+        assert set(turns) == expected
+
+
+async def test_an_event_type_is_reconciled_when_an_endpoint_begins_or_ceases_to_name_it(
+    changes: Changes, turns: list[Key]
+) -> None:
+    """Its count is current, also if the answer to an own write showed the change before the watch."""
+    paid = Key("EventType", "acme", "invoice.paid")
+    changes.complete = True
+    changes.apply("WebhookEndpoint", "ADDED", ENDPOINT)
+    await until(lambda: PROJECT in turns)
+    turns.clear()
+    naming = {**ENDPOINT, "spec": {**ENDPOINT["spec"], "events": ["invoice.paid"]}}
+    naming["metadata"] = {**naming["metadata"], **version(2)}
+    changes.cache.see("WebhookEndpoint", naming)
+    changes.apply("WebhookEndpoint", "MODIFIED", naming)
+    await until(lambda: bool(turns))
+    assert turns == [paid]
