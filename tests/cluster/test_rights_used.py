@@ -68,6 +68,8 @@ def audited(plane: ControlPlane, database_url: str, tmp_path_factory: pytest.Tem
         api = stack.enter_context(running(ApiProcess(plane, tmp_path_factory.mktemp("api"), operator.intake_url)))
         client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
         platform_team(acme)
+        acme.apply(manifest("EventType", "invoice.paid", {"meaning": "An invoice is paid."}))
+        acme.wait_for("hwtype", "invoice.paid", "True Accepting")
         user_logs_in(plane, tmp_path_factory.mktemp("user"), client)
         api_client(Customer(plane, client, "globex"))
         session_keys_rotate(plane)

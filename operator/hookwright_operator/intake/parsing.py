@@ -335,7 +335,7 @@ def _carried(context: _Context, data: Any, check: _Check, at: str) -> IncomingEv
 
 def _payload(kind: str, fields: dict[str, Any], check: _Check, field: str) -> tuple[str, dict[str, Any]]:
     """Return the messageId, whose field has this name, and the payload to send; an own type needs no messageId."""
-    if "messageId" not in fields and kind and is_own_type(kind):
+    if "messageId" not in fields and is_own_type(kind):
         message_id, payload = "", {"type": kind, **fields}
     else:
         message_id = check.name(field, fields.get("messageId"))

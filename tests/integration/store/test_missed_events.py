@@ -138,6 +138,16 @@ async def test_a_replay_of_missed_events_waits_for_the_endpoint(store: Store, cl
 
 
 @pytest.mark.both_engines
+async def test_without_a_choice_of_types_every_type_of_producers_was_missed(store: Store, clock: Clock) -> None:
+    """Own types count; an operational event that an endpoint does not have is one about itself."""
+    then = clock.now - DAY
+    kinds = ("delivered", "invoice.paid", "hookwright.endpoint.failing")
+    await store.accept([event(then, number, kind=kind) for number, kind in enumerate(kinds)])
+    await store.chosen_replays.begin("rec_1", wanted(clock, types=()))
+    assert await completed(store) == [event(then, 0).id, event(then, 1).id]
+
+
+@pytest.mark.both_engines
 async def test_a_step_that_another_replica_has_taken_writes_nothing(
     store: Store, neighbour: Store, clock: Clock
 ) -> None:

@@ -330,14 +330,14 @@ FAULTS: dict[str, tuple[object, dict[str, str], list[str]]] = {
     "an id with a line break": (without(EVENT, id="a\nb"), PLAIN, ["id"]),
     "an empty id": (without(EVENT, id=""), PLAIN, ["id"]),
     "an id that is a long number": (b'{"id":1.0000000000000000001,"type":"sms_sent","messageId":"m"}', PLAIN, ["id"]),
-    "everything at once": ({"id": 7}, PLAIN, ["id", "type", "messageId"]),
+    "everything at once": ({"id": 7}, PLAIN, ["id", "type"]),
     "no object": ("delivered", PLAIN, [""]),
     "an empty array": ([], PLAIN, [""]),
     "too many events": ([EVENT] * 1001, PLAIN, [""]),
     "faults deep in an array": (
-        [EVENT, EVENT, 3, without(EVENT, "messageId", type="x")],
+        [EVENT, EVENT, 3, without(EVENT, "messageId"), without(EVENT, "messageId", type="x")],
         PLAIN,
-        ["[2]", "[3].type", "[3].messageId"],
+        ["[2]", "[3].messageId", "[4].type"],
     ),
     "an array in an array": ([[EVENT]], PLAIN, ["[0]"]),
     "another specversion": (without(CLOUD, specversion="0.3"), STRUCTURED, ["specversion"]),
@@ -404,7 +404,7 @@ def test_an_answer_names_a_bounded_number_of_faults(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(parsing, "_payload", lambda *given: calls.append(1) or payload(*given))  # type: ignore[func-returns-value]
     problem = refusal([{}] * 1000)
     assert len(problem.errors) == 50
-    assert len(calls) <= 50
+    assert len(calls) <= 51
     assert "further faults are not listed" in problem.detail
 
 
