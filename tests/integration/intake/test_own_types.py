@@ -13,22 +13,22 @@ PAID = {"type": "invoice.paid", "invoice": {"id": 42, "total": 19.50}}
 
 
 @pytest_asyncio.fixture
-async def own(intake: Intake, tokens: Tokens) -> Intake:
+async def shop(intake: Intake, tokens: Tokens) -> Intake:
     """Return an intake whose namespace has the EventType invoice.paid, to which the endpoint subscribes."""
     intake.registry.put_event_type(tokens.namespace, "invoice.paid")
     intake.registry.put(replace(intake.orders, events=frozenset({"invoice.paid"})))
     return intake
 
 
-async def test_an_event_of_an_own_type_is_accepted_as_it_is(own: Intake) -> None:
+async def test_an_event_of_an_own_type_is_accepted_as_it_is(shop: Intake) -> None:
     """It needs neither id nor messageId, and the receiver gets its fields alone."""
-    answer = await own.client.post(ROUTE, json=[PAID, {**PAID, "messageId": "m-1", "id": "e-1"}])
+    answer = await shop.client.post(ROUTE, json=[PAID, {**PAID, "messageId": "m-1", "id": "e-1"}])
     assert (answer.status_code, answer.json()["deliveries"]) == (202, 2)
-    bodies = [json.loads(body) for *_, body in await own.events()]
+    bodies = [json.loads(body) for *_, body in await shop.events()]
     assert bodies == [PAID, {**PAID, "messageId": "m-1", "id": "e-1"}]
 
 
-async def test_every_cloudevents_mode_carries_an_own_type(own: Intake) -> None:
+async def test_every_cloudevents_mode_carries_an_own_type(shop: Intake) -> None:
     """The prefix of Hookwright may stand before the type or not; the data is a free object."""
     data = {"invoice": 42}
     common = {"specversion": "1.0", "source": "/shop", "type": "dev.hookwright.invoice.paid"}
@@ -44,21 +44,21 @@ async def test_every_cloudevents_mode_carries_an_own_type(own: Intake) -> None:
         ),
     ]
     for headers, content in requests:
-        answer = await own.client.post(ROUTE, content=json.dumps(content), headers=headers)
+        answer = await shop.client.post(ROUTE, content=json.dumps(content), headers=headers)
         assert answer.status_code == 202, answer.text
-    assert [body for *_, body in await own.events()] == [b'{"type":"invoice.paid","invoice":42}'] * 3
+    assert [body for *_, body in await shop.events()] == [b'{"type":"invoice.paid","invoice":42}'] * 3
 
 
-async def test_a_type_of_nobody_is_refused_with_the_nearest(own: Intake, tokens: Tokens) -> None:
+async def test_a_type_of_nobody_is_refused_with_the_nearest(shop: Intake, tokens: Tokens) -> None:
     """The answer names field and nearest types; after its EventType is gone, a type is refused too."""
-    problem = refused(await own.client.post(ROUTE, json=[PAID, {**PAID, "type": "invoice.payed"}]), 422)
+    problem = refused(await shop.client.post(ROUTE, json=[PAID, {**PAID, "type": "invoice.payed"}]), 422)
     assert problem["errors"] == [
         {"field": "[1].type", "message": "unknown event type 'invoice.payed'; the nearest is invoice.paid"}
     ]
-    own.registry.remove_event_type(tokens.namespace, "invoice.paid")
-    [fault] = refused(await own.client.post(ROUTE, json=PAID), 422)["errors"]
+    shop.registry.remove_event_type(tokens.namespace, "invoice.paid")
+    [fault] = refused(await shop.client.post(ROUTE, json=PAID), 422)["errors"]
     assert fault["message"].startswith("unknown event type 'invoice.paid'; built in are delivered, bounced")
-    assert await own.events() == []
+    assert await shop.events() == []
 
 
 async def test_the_type_of_another_organization_is_unknown(intake: Intake) -> None:
@@ -70,46 +70,46 @@ async def test_the_type_of_another_organization_is_unknown(intake: Intake) -> No
 
 
 @pytest.mark.parametrize("message_id", [7, "", None, "a\nb"])
-async def test_a_message_id_of_an_own_type_is_one_if_it_is_there(own: Intake, message_id: object) -> None:
+async def test_a_message_id_of_an_own_type_is_one_if_it_is_there(shop: Intake, message_id: object) -> None:
     """The delivery log is searched by it, so it has the form of every messageId."""
-    [fault] = refused(await own.client.post(ROUTE, json={**PAID, "messageId": message_id}), 422)["errors"]
+    [fault] = refused(await shop.client.post(ROUTE, json={**PAID, "messageId": message_id}), 422)["errors"]
     assert fault["field"] == "messageId"
 
 
-async def test_the_wildcard_for_all_includes_own_types(own: Intake) -> None:
+async def test_the_wildcard_for_all_includes_own_types(shop: Intake) -> None:
     """Wildcards of channels do not, and no wildcard includes a type that is Hookwright's."""
     for events, deliveries in (({"*"}, 1), ({"delivered", "wa_sent"}, 0)):
-        own.registry.put(replace(own.orders, events=frozenset(events)))
-        answer = await own.client.post(ROUTE, json=PAID)
+        shop.registry.put(replace(shop.orders, events=frozenset(events)))
+        answer = await shop.client.post(ROUTE, json=PAID)
         assert (answer.status_code, answer.json()["deliveries"]) == (202, deliveries)
-    own.registry.put(replace(own.orders, events=frozenset({"*"})))
-    assert list(own.registry.subscribers(own.orders.namespace, "billing", "hookwright.delivery.failed")) == []
+    shop.registry.put(replace(shop.orders, events=frozenset({"*"})))
+    assert list(shop.registry.subscribers(shop.orders.namespace, "billing", "hookwright.delivery.failed")) == []
 
 
-async def test_a_replay_of_missed_events_chooses_own_types(own: Intake) -> None:
+async def test_a_replay_of_missed_events_chooses_own_types(shop: Intake) -> None:
     """An endpoint with the wildcard for all has missed all types, also those whose EventType is gone."""
-    own.registry.remove_event_type(own.orders.namespace, "invoice.paid")
-    own.registry.put(replace(own.orders, events=frozenset({"*", "delivered"})))
+    shop.registry.remove_event_type(shop.orders.namespace, "invoice.paid")
+    shop.registry.put(replace(shop.orders, events=frozenset({"*", "delivered"})))
     missed = {"since": "2025-12-31T23:00:00Z", "state": "missed", "dry_run": True}
     for choice, types in (({}, []), ({"types": ["invoice.paid"]}, ["invoice.paid"])):
-        assert (await own.client.post(REPLAYS, json={**missed, **choice})).json()["types"] == types
-    refused(await own.client.post(REPLAYS, json={**missed, "types": ["hookwright.delivery.failed"]}), 422)
+        assert (await shop.client.post(REPLAYS, json={**missed, **choice})).json()["types"] == types
+    refused(await shop.client.post(REPLAYS, json={**missed, "types": ["hookwright.delivery.failed"]}), 422)
 
 
-async def test_deliveries_of_an_own_type_are_found(own: Intake) -> None:
+async def test_deliveries_of_an_own_type_are_found(shop: Intake) -> None:
     """A search by type takes every name in the form of one."""
-    await own.client.post(ROUTE, json=PAID)
+    await shop.client.post(ROUTE, json=PAID)
     for name, number in (("invoice.paid", 1), ("dev.hookwright.invoice.paid", 1), ("invoice.sent", 0)):
-        answer = await own.client.get("/deliveries", params={"type": name})
+        answer = await shop.client.get("/deliveries", params={"type": name})
         assert (answer.status_code, len(answer.json()["data"])) == (200, number), answer.text
 
 
-async def test_a_test_of_an_own_type_has_no_message_id(own: Intake) -> None:
+async def test_a_test_of_an_own_type_has_no_message_id(shop: Intake) -> None:
     """It has the payload of its caller and the mark of a test; an unknown type is refused."""
-    answer = await own.client.post(
+    answer = await shop.client.post(
         "/webhookendpoints/orders/test", json={"type": "invoice.paid", "payload": {"invoice": 42}}
     )
     assert answer.status_code == 200, answer.text
-    refused(await own.client.post("/webhookendpoints/orders/test", json={"type": "invoice.payed"}), 422)
-    [(*_, body)] = await own.events()
+    refused(await shop.client.post("/webhookendpoints/orders/test", json={"type": "invoice.payed"}), 422)
+    [(*_, body)] = await shop.events()
     assert body == b'{"type":"invoice.paid","invoice":42,"test":true}'
