@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 from starlette.datastructures import Headers
 
+from hookwright_crds.documents.credential_bodies import CredentialsChange
 from hookwright_crds.documents.webhook_bodies import SigningSecret
 from hookwright_crds.requests import REQUEST_ID
 from hookwright_runtime.bounds import OPERATOR_REQUESTS, POLLS, TESTS, TESTS_OF_ENDPOINT
@@ -149,6 +150,11 @@ class OperatorClient:
             return SigningSecret.model_validate_json(content)
         except ValidationError:
             raise _away() from None
+
+    async def change_credentials(self, namespace: str, endpoint: str, change: CredentialsChange) -> None:
+        """Let the operator create and delete Secrets of an endpoint."""
+        content, parts = change.model_dump_json().encode(), ("webhookendpoints", endpoint, "credentials")
+        await self.forward("PUT", namespace, *parts, subject="the webhook", content=content)
 
     async def take_messages(self, namespace: str, endpoint: str, query: Mapping[str, str]) -> bytes:
         """Take messages of an endpoint with pull, and wait for them as long as the query says: JSON ``{data}``.

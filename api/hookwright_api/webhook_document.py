@@ -15,7 +15,6 @@ from hookwright_crds.derived_models import in_camel_case
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields
 from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 from hookwright_crds.tls import Tls
-from hookwright_crds.urls import origin_of
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid
 
 Document = dict[str, Any]
@@ -118,38 +117,6 @@ def merged(target: Any, patch: Any) -> Any:
 def document_of(endpoint: WebhookEndpoint) -> Document:
     """Return the fields of an endpoint in the form of the request that registers one."""
     return {**own_fields(endpoint), "labels": own_labels(endpoint.metadata.labels)}
-
-
-def refuse_header_moves(before: Document, fields: Document) -> None:
-    """Return if no header value reaches another receiver than the one for which it was set.
-
-    No answer shows the values. Without this check, a change of the URL would send them to a server of the caller.
-
-    Args:
-        before: the present document of the webhook, with valid targets.
-        fields: the merge patch, whose result has valid targets.
-
-    Raises:
-        ProblemError: 422, the target changes, and the patch does not name each present header; it names the others.
-    """
-    after = merged(before, fields)
-    old, new = (origin_of(target["url"]) if target.get("url") else None for target in (before, after))
-    headers = fields.get("headers", {})
-    if old == new or headers is None:
-        return
-    # Names with another case are other entries of the spec, so they replace no value.
-    missing = [name for name in before["headers"] if name not in headers]
-    if missing:
-        target = (
-            "the scheme, host or port of url" if old and new else "the target from url to pull, or from pull to url"
-        )
-        raise invalid(
-            FieldFault(
-                "headers",
-                f"give the values of {', '.join(missing)} again, or remove these headers: hidden values do not follow "
-                f"a change of {target}",
-            )
-        )
 
 
 def spec_of(fields: Mapping[str, Any]) -> Document:

@@ -1,5 +1,6 @@
 """Pure: the common parts of all models: field naming, metadata, paths, durations, timestamps."""
 
+import hashlib
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
@@ -22,7 +23,8 @@ DURATION_PATTERN: Final = r"^([0-9]{1,5}h)?([0-9]{1,5}m)?([0-9]{1,5}s)?$"
 """Five digits a unit: enough for every use, and few enough that no number of seconds overflows."""
 NAME_PATTERN: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """RFC 1123 subdomain, the form of a Kubernetes object name."""
-ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=NAME_PATTERN)]
+MAX_NAME_LENGTH: Final = 253
+ObjectName = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME_LENGTH, pattern=NAME_PATTERN)]
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "hookwright"
@@ -85,6 +87,14 @@ def core_path(plural: str, namespace: str | None = None, name: str = "") -> str:
     """Return the path of an object of Kubernetes itself, or of their list in one namespace or in all."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return "/".join(filter(None, (f"/api/v1{within}/{plural}", name)))
+
+
+def name_of_child(owner: str, suffix: str) -> str:
+    """Return the name of an object that belongs to another one, shortened with a hash if it would be too long."""
+    if len(owner) + len(suffix) <= MAX_NAME_LENGTH:
+        return owner + suffix
+    digest = hashlib.sha256(owner.encode()).hexdigest()[:12]
+    return f"{owner[: MAX_NAME_LENGTH - len(suffix) - 13].rstrip('-.')}-{digest}{suffix}"
 
 
 def at_most(number: int) -> BeforeValidator:

@@ -11,6 +11,11 @@ from hookwright_crds.base import Model, Timestamp
 Status = Literal["True", "False", "Unknown"]
 SUSPENDED_AFTER_FAILURES: Final = "SuspendedAfterFailures"
 """The reason of Ready of an endpoint that the operator has suspended, by ``spec.suspendAfter``."""
+CREDENTIALS_NOT_FOUND: Final = "CredentialsNotFound"
+CREDENTIALS_REFUSED: Final = "CredentialsRefused"
+CREDENTIALS_INVALID: Final = "CredentialsInvalid"
+CREDENTIAL_FAULTS: Final = (CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED, CREDENTIALS_INVALID)
+"""The reasons of Ready of an endpoint whose credentials are missing, unfit or not for its host."""
 
 
 class Condition(Model):

@@ -12,6 +12,7 @@ FIELD_NAME_PATTERN: Final = r"^[-._a-zA-Z0-9]+$"
 GRANT_PARAMS: Final = ("client_id", "client_secret", "grant_type", "scope")
 """Parameters of a token request that Hookwright sets (RFC 6749, sections 2.3.1 and 4.4.2)."""
 GRANT_PARAMS_SENTENCE: Final = f"endpointParams must not set {', '.join(GRANT_PARAMS)}, which Hookwright sets"
+MAX_CREDENTIAL_LENGTH: Final = 4096
 PRINTABLE_PATTERN: Final = r"^[\x20-\x7e]+$"
 WORD_PATTERN: Final = r"^[\x21-\x7e]{1,256}$"
 

@@ -15,17 +15,18 @@ _Type: TypeAlias = Any
 _CAMEL: Final = re.compile(r"\b[a-z]+(?:[A-Z][a-z]+)+\b")
 
 
-def request_of(fields: type[Model], base: type[BaseModel]) -> Any:
+def request_of(fields: type[Model], base: type[BaseModel], *, without: Collection[str] = ()) -> Any:
     """Return the class of a request with all fields, their bounds and their defaults.
 
     Args:
         fields: the class of a custom resource; its validators of single fields are kept, those of the model are not.
         base: of the class, and of the classes of its objects.
+        without: names of fields that the request has in another form.
     """
-    return _derived(fields, base, "Body", lambda kind, info: (_bounded(kind, info), _of_request(info)))
+    return _derived(fields, base, "Body", lambda kind, info: (_bounded(kind, info), _of_request(info)), without=without)
 
 
-def patch_of(fields: type[Model], base: type[BaseModel]) -> Any:
+def patch_of(fields: type[Model], base: type[BaseModel], *, without: Collection[str] = ()) -> Any:
     """Return the class of a merge patch (RFC 7396): each field may be absent, and null resets it.
 
     Entries of a map may be null too. A patch does not bound the entries of a map: the result is validated, and
@@ -40,7 +41,7 @@ def patch_of(fields: type[Model], base: type[BaseModel]) -> Any:
             return kind | None, {"default": None}
         return _bounded(kind, info) | None, {"default": None}
 
-    return _derived(fields, base, "Patch", changed)
+    return _derived(fields, base, "Patch", changed, without=without)
 
 
 def answer_of(fields: type[Model], base: type[BaseModel], *, without: Collection[str] = ()) -> Any:

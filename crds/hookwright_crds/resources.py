@@ -5,6 +5,7 @@ accept the same objects.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final, Literal, Self
 
@@ -298,6 +299,13 @@ class WebhookEndpointSpec(EndpointFields):
         return sorted([*names, "Authorization"] if self.oauth2 is not None else names)
 
     @property
+    def credential_names(self) -> set[str]:
+        """The names of the Secrets and ConfigMaps that have its credentials."""
+        references = [header.secret_key_ref for header in self.secret_headers]
+        references += [self.oauth2.client_secret_ref] if self.oauth2 is not None else []
+        return {reference.name for reference in (*references, *(self.tls.references if self.tls is not None else ()))}
+
+    @property
     def urls(self) -> dict[str, str]:
         """The URLs that get requests, by field."""
         urls = {"spec.url": self.url, "spec.oauth2.tokenUrl": self.oauth2 and self.oauth2.token_url}
@@ -311,17 +319,22 @@ class WebhookEndpointSpec(EndpointFields):
 
     @model_validator(mode="after")
     def _fitting_credentials(self) -> Self:
-        names = [header.name.lower() for header in self.secret_headers]
-        taken_names = RESERVED_HEADERS | {name.lower() for name in self.headers}
-        if self.extra_signature is not None:
-            taken_names |= {self.extra_signature.header.lower()}
-        has_context_header = self.format == CLOUDEVENTS and any(name.startswith("ce-") for name in names)
-        if len(set(names)) < len(names) or not taken_names.isdisjoint(names) or has_context_header:
-            raise ValueError(HEADERS_ONCE_SENTENCE)
-        if self.oauth2 is not None and "authorization" in taken_names.union(names):
-            raise ValueError(AUTHORIZATION_SENTENCE)
+        check_credentials(self, [header.name for header in self.secret_headers], has_oauth2=self.oauth2 is not None)
         check_push_only(self, CREDENTIAL_FIELDS)
         return self
+
+
+def check_credentials(fields: EndpointFields, header_names: Sequence[str], *, has_oauth2: bool) -> None:
+    """Return if the credentials of an endpoint set headers that nothing else sets, raise ValueError otherwise."""
+    names = [name.lower() for name in header_names]
+    taken_names = RESERVED_HEADERS | {name.lower() for name in fields.headers}
+    if fields.extra_signature is not None:
+        taken_names |= {fields.extra_signature.header.lower()}
+    has_context_header = fields.format == CLOUDEVENTS and any(name.startswith("ce-") for name in names)
+    if len(set(names)) < len(names) or not taken_names.isdisjoint(names) or has_context_header:
+        raise ValueError(HEADERS_ONCE_SENTENCE)
+    if has_oauth2 and "authorization" in taken_names.union(names):
+        raise ValueError(AUTHORIZATION_SENTENCE)
 
 
 class SecretKeyRef(ServerModel):

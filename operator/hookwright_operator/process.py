@@ -37,6 +37,7 @@ from hookwright_operator.reconcile.unpublished_health import UnpublishedHealth
 from hookwright_operator.registry import Registry
 from hookwright_operator.services import IntakeServices
 from hookwright_operator.services.acceptance_log import AcceptanceLog
+from hookwright_operator.services.credential_secrets import CredentialSecrets
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.events import Events
@@ -309,6 +310,7 @@ class Operator:
             self._replays,
             EndpointTester(self._sender, store, time.time, Places(TESTS)),
             self._messages,
+            CredentialSecrets(self._kube) if "reconcile" in settings.roles else None,
         )
         # Callers without a credential cause reviews. They must not use up the connections of the Lease and of writes.
         self._reviews = await KubernetesClient.connect("hookwright-operator", connections=API_SERVER)

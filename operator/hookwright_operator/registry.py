@@ -17,11 +17,6 @@ from hookwright_crds.resources import DeliveryCounts, WebhookEndpoint
 
 EXPIRED: Final = "Expired"
 """The reason for which nothing is sent to an endpoint whose time is over."""
-CREDENTIALS_NOT_FOUND: Final = "CredentialsNotFound"
-CREDENTIALS_REFUSED: Final = "CredentialsRefused"
-CREDENTIALS_INVALID: Final = "CredentialsInvalid"
-CREDENTIAL_FAULTS: Final = (CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED, CREDENTIALS_INVALID)
-"""The reasons for which nothing is sent to an endpoint whose credentials are missing, unfit or not for its host."""
 
 
 class SecretValue(NamedTuple):

@@ -30,9 +30,6 @@ _FIELDS: Final = {
 _PUSH_ONLY: Final = PUSH_ONLY_SENTENCE.removeprefix("{}")
 """The end of a sentence that begins with the field to correct."""
 _YAML_ONLY: Final = {
-    "secret_headers": "set spec.secretHeaders in the YAML of the WebhookEndpoint, beside a Secret with the value; "
-    "this API only shows the names",
-    "oauth2": "set spec.oauth2 in the YAML of the WebhookEndpoint, beside a Secret with the client's secret",
     "tls": "set spec.tls in the YAML of the WebhookEndpoint; this API only shows the names of ConfigMaps and Secret",
 }
 """Words about fields of an endpoint that requests cannot set."""

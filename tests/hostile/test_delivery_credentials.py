@@ -15,7 +15,7 @@ from support.oauth2_server import CLIENT_ID, TokenServer
 from support.polling import eventually
 from support.tls_receiver import TlsReceiver
 
-from hookwright_dev.cluster.installation import OperatorProcess
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
 control_plane, operator, api, client = shared.control_plane, shared.operator, shared.api, shared.client
@@ -159,20 +159,76 @@ def test_no_tenant_uses_the_client_certificate_of_another_at_the_same_host(
         thief.apply(endpoint("orders", tls_receiver.url, tls={"insecureSkipVerify": True}))
 
 
-def test_v1_sets_no_credential_and_pull_has_none(acme: Organization, control_plane: Cluster) -> None:
+def test_a_key_gets_no_credential_that_another_key_gave(
+    control_plane: Cluster, organizations: Organizations, api: ApiProcess, operator: OperatorProcess, acme: Organization
+) -> None:
+    """Not by another url or token server, a test, a redirect, its spec, the same Idempotency-Key, or another tenant."""
+    key, other = acme.service_key(), {**acme.service_key(), "Idempotency-Key": "same"}
+    stranger = organizations.new("stranger")
+    stranger.project()
+    with receiving() as receiver, receiving() as thief:
+        receiver.answer = lambda _: web.Response(status=307, headers={"Location": thief.url})
+        secret = {"Authorization": {"prefix": "Bearer ", "value": TOKEN}, "X-Api-Key": {"value": TOKEN}}
+        body = {"url": receiver.url, "events": ["delivered"], "secret_headers": secret}
+        made = acme.client.post("/v1/webhooks", json=body, headers={**key, "Idempotency-Key": "same"})
+        assert made.status_code == 201, made.text
+        name = made.json()["id"]
+        path, texts = f"/v1/webhooks/{name}", [made.text]
+        away = thief.url.replace("127.0.0.1", "localhost")
+        one = {"url": away, "secret_headers": {"X-Api-Key": {"value": "own"}, "Authorization": {"prefix": ""}}}
+        for patch in ({"url": away}, {"url": away, "secret_headers": {}}, one):
+            problem = problem_of(acme.client.patch(path, json=patch, headers=key), 422)
+            assert problem["errors"][0]["field"] == "secret_headers"
+            assert "Authorization again" in problem["errors"][0]["message"].replace(", X-Api-Key", "")
+            texts.append(str(problem))
+        problem_of(acme.client.patch(path, json={"url": None, "pull": {}}, headers=key), 422)
+        (spec, *_) = [item["spec"] for item in control_plane.objects.list("hwep", acme.name)]
+        texts.append(str(spec))
+        # Another webhook of the organization names the Secret, in YAML.
+        theft = endpoint("orders", away, secretHeaders=spec["secretHeaders"])
+        acme.apply(theft)
+        stranger.apply(theft)
+        wait_for(control_plane, acme, "False CredentialsRefused")
+        wait_for(control_plane, stranger, "False CredentialsNotFound")
+        answers = (
+            acme.client.post(f"{path}/test", headers=key),
+            acme.client.get(path, headers=other),
+            acme.client.get("/v1/webhooks", headers=other),
+            acme.client.post("/v1/webhooks", json={**body, "secret_headers": {}}, headers=other),
+        )
+        texts += [answer.text for answer in answers]
+        assert stranger.client.get(path, headers=stranger.service_key()).status_code == 404
+        assert thief.received == []
+        assert receiver.received[0].headers["Authorization"] == f"Bearer {TOKEN}"
+        texts.append(control_plane.kubectl("get", "hwep,events", "-n", acme.name, "-o", "yaml").stdout)
+    for text in (*texts, operator.log.read_text(), api.log.read_text()):
+        assert TOKEN not in text
+
+
+def test_v1_names_no_secret_of_the_tenant_and_pull_has_no_credential(
+    acme: Organization, control_plane: Cluster
+) -> None:
     """A key cannot use a Secret of its namespace, and consumers do not get a value in the headers of a message."""
     key = acme.service_key()
     body = {"url": "https://example.com/", "events": ["delivered"]}
-    answer = acme.client.post("/v1/webhooks", json={**body, "oauth2": {"clientId": "a"}}, headers=key)
-    assert "spec.oauth2 in the YAML" in str(problem_of(answer, 422)["errors"])
-    patch: dict[str, Any] = {"secret_headers": [HEADER], "tls": {}}
-    for answer in (
-        acme.client.post("/v1/webhooks", json={**body, **patch}, headers=key),
-        acme.client.patch(f"/v1/webhooks/{acme.webhook(key)['id']}", json=patch, headers=key),
+    name = acme.webhook(key)["id"]
+    reference: dict[str, Any] = {"secret_key_ref": {"name": "api", "key": "token"}}
+    for fields in (
+        {"secret_headers": [HEADER]},
+        {"secret_headers": {"Authorization": reference}},
+        {"oauth2": {"client_id": "a", "token_url": "https://example.com/", "client_secret_ref": {}}},
+        {"pull": {}, "url": None, "secret_headers": {"Authorization": {"value": TOKEN}}},
+        {"headers": {"authorization": "x"}, "secret_headers": {"Authorization": {"value": TOKEN}}},
+        {"secret_headers": {"Host": {"value": TOKEN}}},
+        {"secret_headers": {"X-Key": {"value": f"{TOKEN}\n{TOKEN}"}}},
+        {"secret_headers": {"X-Key": {"value": " "}}},
     ):
-        faults = str(problem_of(answer, 422)["errors"])
-        assert "spec.secretHeaders in the YAML" in faults
-        assert "spec.tls in the YAML" in faults
+        for answer in (
+            acme.client.post("/v1/webhooks", json={**body, **fields}, headers=key),
+            acme.client.patch(f"/v1/webhooks/{name}", json=fields, headers=key),
+        ):
+            assert TOKEN not in str(problem_of(answer, 422))
+    assert [item["metadata"]["name"] for item in control_plane.objects.list("secret", acme.name)] == [f"{name}-signing"]
     pulled = with_secret("https://example.com/")
     pulled["spec"] = {name: value for name, value in pulled["spec"].items() if name != "url"} | {"pull": {}}
     with pytest.raises(Exception, match="secretHeaders limits requests to a url"):

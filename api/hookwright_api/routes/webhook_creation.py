@@ -5,6 +5,7 @@ repetition of the request returns it.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +29,14 @@ from hookwright_api.idempotency import (
 )
 from hookwright_api.routes.created_objects import IdempotencyKey, check_expiry, created_object, take_back
 from hookwright_api.routes.webhook_secrets import served_secret
-from hookwright_api.routes.webhooks import check_url_scheme, keep
+from hookwright_api.routes.webhooks import change_secrets, check_url_scheme, keep
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import EndpointRecord
+from hookwright_api.webhook_credentials import CredentialPlan, plan_credentials, without_values
 from hookwright_api.webhook_document import endpoint_summary, etag_of, spec_of
 from hookwright_crds.base import object_path
-from hookwright_crds.conditions import find
+from hookwright_crds.conditions import CREDENTIALS_NOT_FOUND, find
+from hookwright_crds.documents.credential_bodies import CredentialSecret
 from hookwright_crds.documents.webhook_bodies import NewWebhookAnswer, WebhookRequest
 from hookwright_crds.permissions import MANAGE
 from hookwright_runtime.errors import KubeError
@@ -75,7 +78,7 @@ async def create_webhook(
     its_id = result.record.identity.name
     if result.is_new:
         audit(request, "webhook.create", target=its_id, project=name)
-    record, secret = await register(services, result)
+    record, secret = await register(services, result, creation.credentials(its_id).created)
     if not result.is_new:
         audit(request, "secret.read", target=its_id, project=name)
     document = {**endpoint_summary(record.endpoint), "secret": secret}
@@ -92,11 +95,17 @@ class WebhookCreation:
 
     def digest(self) -> str:
         """Return the digest that distinguishes this request from another; a field with its default changes nothing."""
-        return request_digest({"organization": self.organization, "project": self.project, **self._fields()})
+        fields = without_values(self._fields())
+        return request_digest({"organization": self.organization, "project": self.project, **fields})
+
+    def credentials(self, name: str) -> CredentialPlan:
+        """Return the plan of its credentials; a repetition has the same."""
+        fields = self._fields()
+        return plan_credentials(name, fields, fields, {}, "")
 
     def manifest(self, name: str, creator: str, *, repeatable: bool) -> dict[str, Any]:
         """Return the WebhookEndpoint."""
-        spec = {"projectRef": {"name": self.project}, **spec_of(self._fields())}
+        spec = {"projectRef": {"name": self.project}, **spec_of(self._fields()), **self.credentials(name).spec}
         digest = self.digest() if repeatable else None
         manifest = created_object("WebhookEndpoint", self.organization, name, spec, creator=creator, request=digest)
         metadata = manifest["metadata"]
@@ -176,8 +185,15 @@ async def _others(services: Services, creation: WebhookCreation, name: str) -> E
     return endpoint
 
 
-async def register(services: Services, result: Created) -> tuple[EndpointRecord, str]:
+async def register(
+    services: Services, result: Created, credentials: Mapping[str, CredentialSecret] | None = None
+) -> tuple[EndpointRecord, str]:
     """Return an endpoint when it is ready, with its signing secret.
+
+    Args:
+        services: of the process.
+        result: the endpoint.
+        credentials: its Secrets; a repetition creates those that are missing and that the endpoint still names.
 
     Raises:
         ProblemError: 409, the request is a repetition, and the secret was replaced since the creation; 503, the
@@ -189,9 +205,12 @@ async def register(services: Services, result: Created) -> tuple[EndpointRecord,
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit):
+                present_names = record.endpoint.spec.credential_names
+                if created := {name: secret for name, secret in (credentials or {}).items() if name in present_names}:
+                    await change_secrets(services, identity, created=created)
                 ready = await endpoints.wait(identity.namespace, identity.name, _settled, seconds=limit)
                 secret = await served_secret(services.operator, identity) if ready else None
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, ProblemError):
         # If the process stops or the caller disconnects, a webhook whose secret nobody knows must not remain.
         if not result.repeatable:
             await asyncio.shield(take_back(services, endpoints, "webhookendpoints", record))
@@ -214,4 +233,5 @@ def _settled(record: EndpointRecord | None) -> bool:
     if record is None:
         return True
     status = record.endpoint.status
-    return status.signing_secret_ref is not None and find(status.conditions, "Ready") is not None
+    ready = find(status.conditions, "Ready")
+    return status.signing_secret_ref is not None and ready is not None and ready.reason != CREDENTIALS_NOT_FOUND

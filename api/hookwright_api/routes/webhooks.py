@@ -3,7 +3,9 @@
 A change or a deletion reads the object, checks who owns it, and writes only the named fields.
 """
 
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -17,6 +19,13 @@ from hookwright_api.routes.created_objects import check_expiry
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table import page_after
 from hookwright_api.view.table_records import EndpointRecord, Identity
+from hookwright_api.webhook_credentials import (
+    NO_CREDENTIALS,
+    CredentialPlan,
+    hidden_credentials,
+    plan_credentials,
+    refuse_moves,
+)
 from hookwright_api.webhook_document import (
     check_etag,
     document_of,
@@ -25,10 +34,10 @@ from hookwright_api.webhook_document import (
     labels_patch,
     merged,
     refuse_declared,
-    refuse_header_moves,
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta, object_path
+from hookwright_crds.documents.credential_bodies import CredentialsChange
 from hookwright_crds.documents.delivery_bodies import Limit
 from hookwright_crds.documents.webhook_bodies import (
     Status,
@@ -39,7 +48,7 @@ from hookwright_crds.documents.webhook_bodies import (
 )
 from hookwright_crds.permissions import MANAGE, READ
 from hookwright_crds.reading import read
-from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.resources import CREDENTIAL_FIELDS, WebhookEndpoint
 from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
@@ -168,18 +177,63 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
     check_url_scheme(services, fields.get("url"))
     check_expiry(services, patch.expires_at)
     # With another target, a header that is set at the same time must not follow.
-    same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull"))
+    same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull", *CREDENTIAL_FIELDS))
+    version, plan = secrets.token_hex(8), NO_CREDENTIALS
 
     async def apply(live: Object) -> EndpointRecord:
+        nonlocal plan
         # The write of a status is no reason for a 412, so a new attempt compares the new state.
         check_etag(if_match, ObjectMeta.model_validate(trimmed_with_labels(live)["metadata"]))
         refuse_declared(live)
         if not fields:
             return keep(services, live)
-        _check_result(live, fields)
-        return await write(services, identity, _kubernetes_patch(live, fields, same_state=same_state))
+        after = _check_result(live, fields)
+        plan = plan_credentials(identity.name, fields, after, live["spec"], version)
+        if plan.created:
+            await change_secrets(services, identity, created=plan.created)
+        patch = _kubernetes_patch(live, fields, same_state=same_state)
+        patch["spec"] |= plan.spec
+        return await write(services, identity, patch)
 
-    return await with_live(services, identity, apply)
+    try:
+        record = await with_live(services, identity, apply)
+    except ProblemError as problem:
+        # Of a 5xx it is not known whether the spec names them.
+        if plan.created and problem.status < 500:
+            await _remove_secrets(services, identity, plan.created)
+        raise
+    return await _remove_replaced(services, record, plan) if plan.removed else record
+
+
+async def _remove_replaced(services: Services, record: EndpointRecord, plan: CredentialPlan) -> EndpointRecord:
+    """Delete Secrets that no spec names, after the operator uses the new ones; return the newest known state."""
+    generation, identity = record.endpoint.metadata.generation, record.identity
+
+    def is_reconciled(state: EndpointRecord | None) -> bool:
+        return state is None or state.endpoint.status.observed_generation >= generation
+
+    limit = services.settings.create_timeout
+    with suppress(TimeoutError):
+        newest = await services.view.endpoints.wait(identity.namespace, identity.name, is_reconciled, seconds=limit)
+        await _remove_secrets(services, identity, plan.removed)
+        return newest or record
+    return record
+
+
+async def _remove_secrets(services: Services, identity: Identity, names: Iterable[str]) -> None:
+    # Without the operator, they stay until the endpoint is deleted; nothing uses them.
+    with suppress(ProblemError):
+        await change_secrets(services, identity, removed=tuple(names))
+
+
+async def change_secrets(services: Services, identity: Identity, **change: Any) -> None:
+    """Let the operator create and delete Secrets of an endpoint; ``change`` has the fields of `CredentialsChange`.
+
+    Raises:
+        ProblemError: 409, a name is in use, or the quota is used up; 503, the operator is unavailable.
+    """
+    body = CredentialsChange(uid=identity.uid, **change)
+    await services.operator.change_credentials(identity.namespace, identity.name, body)
 
 
 def check_url_scheme(services: Services, url: str | None) -> None:
@@ -192,19 +246,22 @@ def check_url_scheme(services: Services, url: str | None) -> None:
         raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
 
 
-def _check_result(live: Object, fields: Object) -> None:
+def _check_result(live: Object, fields: Object) -> Object:
+    """Return the document of the endpoint with the fields of a merge patch, if it is valid."""
     endpoint, unsupported_fields = read(WebhookEndpoint, live)
     if unsupported_fields.faults:
         raise ProblemError(409, f"the webhook was written by a newer version. {unsupported_fields.sentence}")
-    before = document_of(endpoint)
+    before = {**document_of(endpoint), **hidden_credentials(endpoint)}
     if "labels" not in fields:
         # Other clients may have set more labels than `/v1` accepts.
         del before["labels"]
+    after: Object = merged(before, fields)
     try:
-        WebhookRequest.model_validate(merged(before, fields))
+        WebhookRequest.model_validate(after)
     except ValidationError as error:
         raise from_validation(error.errors(include_url=False, include_input=False)) from None
-    refuse_header_moves(before, fields)
+    refuse_moves(before, fields)
+    return after
 
 
 def _kubernetes_patch(live: Object, fields: Object, *, same_state: bool) -> Object:

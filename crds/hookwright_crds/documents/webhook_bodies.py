@@ -1,14 +1,28 @@
 """Pure: the bodies of webhook endpoints. The types of their fields are those of the WebhookEndpoint's spec."""
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictBool, field_validator, model_validator
 
 from hookwright_crds.base import at_most
 from hookwright_crds.derived_models import answer_of, patch_of, request_of
+from hookwright_crds.documents.credential_bodies import (
+    OAuth2Patch,
+    OAuth2Request,
+    SecretHeaderPatch,
+    SecretHeaderRequest,
+)
 from hookwright_crds.documents.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
-from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, EndpointFields, Overlap, check_consistent
+from hookwright_crds.endpoint_fields import (
+    HIDDEN_FIELDS,
+    PUSH_ONLY_SENTENCE,
+    EndpointFields,
+    HeaderName,
+    Overlap,
+    check_consistent,
+)
+from hookwright_crds.resources import CREDENTIAL_FIELDS, MAX_SECRET_HEADERS, check_credentials
 
 MAX_LABELS: Final = 32
 """Most labels of an endpoint; a label has at most 126 characters, so the API's view keeps all of them."""
@@ -41,6 +55,20 @@ Labels = Annotated[
     ),
     at_most(MAX_LABELS),
 ]
+SecretHeaders = Annotated[
+    dict[HeaderName, SecretHeaderRequest],
+    Field(
+        max_length=MAX_SECRET_HEADERS,
+        description="Headers of every delivery whose values no answer shows, such as a bearer token: at most 8. Each "
+        "value goes into a Secret of the endpoint.",
+        examples=[{"Authorization": {"prefix": "Bearer ", "value": "replace-me"}}],
+    ),
+    at_most(MAX_SECRET_HEADERS),
+]
+_OAUTH2: Final = (
+    "An access token in every delivery, as Authorization: Bearer. The client's secret goes into a Secret of the "
+    "endpoint."
+)
 Enabled = Annotated[StrictBool, Field(description="false pauses deliveries: they stay pending. true resumes them.")]
 
 
@@ -60,19 +88,30 @@ class WebhookRequest(_RequestFields):
     )
     most_values = 300
 
+    secret_headers: SecretHeaders = Field(default={})
+    oauth2: OAuth2Request | None = Field(default=None, description=_OAUTH2)
     enabled: Enabled = True
     labels: Labels = Field(default={})
 
     _readable = field_validator("description")(readable)
     _consistent = model_validator(mode="after")(check_consistent)
 
+    @model_validator(mode="after")
+    def _fitting_credentials(self) -> Self:
+        check_credentials(self, [*self.secret_headers], has_oauth2=self.oauth2 is not None)
+        for name in CREDENTIAL_FIELDS if self.pull is not None else ():
+            if getattr(self, name):
+                raise ValueError(PUSH_ONLY_SENTENCE.format(name))
+        return self
+
 
 class WebhookPatch(_PatchFields):  # type: ignore[misc]
     """A JSON merge patch (RFC 7396) of an endpoint: an absent field stays, and null resets a field to its default.
 
     The result is validated like an endpoint to register, so events cannot be null, and one of url and pull
-    is null. Of headers and labels only the named ones change; null removes one. A change of the scheme, host or port of
-    url, or between url and pull, must name each present header.
+    is null. Of headers, secret_headers and labels only the named ones change; null removes one. A change of the scheme,
+    host or port of url, or between url and pull, must name each present header, and give each secret value again; one
+    of oauth2.token_url, the client's secret.
     """
 
     model_config = ConfigDict(
@@ -80,6 +119,8 @@ class WebhookPatch(_PatchFields):  # type: ignore[misc]
     )
     most_values = 300
 
+    secret_headers: dict[HeaderName, SecretHeaderPatch | None] | None = None
+    oauth2: OAuth2Patch | None = None
     enabled: Enabled | None = None
     labels: dict[LabelName, LabelValue | None] | None = None
 
@@ -120,7 +161,7 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
     )
     secret_header_names: list[str] = Field(
         description="The names of the headers whose values are in Secrets or come from a token server; "
-        "spec.secretHeaders and spec.oauth2 set them, in YAML only.",
+        "secret_headers and oauth2 set them.",
         examples=[["Authorization"]],
     )
     ca_certificate_names: list[str] = Field(

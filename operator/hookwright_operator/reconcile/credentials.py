@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, format_timestamp
-from hookwright_crds.credential_fields import CredentialRef
+from hookwright_crds.conditions import CREDENTIALS_INVALID, CREDENTIALS_NOT_FOUND, CREDENTIALS_REFUSED
+from hookwright_crds.credential_fields import MAX_CREDENTIAL_LENGTH, CredentialRef
 from hookwright_crds.endpoint_fields import HEADER_VALUE_PATTERN
 from hookwright_crds.resources import WebhookEndpointSpec
 from hookwright_crds.tls import Tls
@@ -16,16 +17,11 @@ from hookwright_crds.urls import origin_of
 from hookwright_operator.delivery.http.certificates import examine, has_certificates
 from hookwright_operator.reconcile.endpoint_verdict import EndpointVerdict
 from hookwright_operator.registry import (
-    CREDENTIALS_INVALID,
-    CREDENTIALS_NOT_FOUND,
-    CREDENTIALS_REFUSED,
     OAuth2Client,
     SecretValue,
     TlsIdentity,
 )
 from hookwright_operator.watch.objects import Secret
-
-_MAX_CHARACTERS: Final = 4096
 
 
 class Credentials(NamedTuple):
@@ -148,7 +144,7 @@ def _value(
         if fault is not None:
             return "", fault
     value = secret.fields.get(reference.key, "").strip() if secret is not None else ""
-    if value and len(value) <= _MAX_CHARACTERS and re.fullmatch(HEADER_VALUE_PATTERN, value):
+    if value and len(value) <= MAX_CREDENTIAL_LENGTH and re.fullmatch(HEADER_VALUE_PATTERN, value):
         return value, None
     sentence = f"field {reference.key!r} of Secret {name!r} must have 1 to 4,096 printable characters."
     return "", _not_found(field, sentence)

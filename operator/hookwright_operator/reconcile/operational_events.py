@@ -7,12 +7,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from hookwright_crds.base import format_timestamp
-from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES, find, turned_false
+from hookwright_crds.conditions import (
+    CREDENTIAL_FAULTS,
+    CREDENTIALS_NOT_FOUND,
+    SUSPENDED_AFTER_FAILURES,
+    find,
+    turned_false,
+)
 from hookwright_crds.events import Operational
 from hookwright_crds.resources import WebhookEndpoint, WebhookEndpointStatus
 from hookwright_operator.reconcile.plan import Action, ReportToProject
 from hookwright_operator.reconcile.signing_secret import ROTATED, rotation_message
-from hookwright_operator.registry import CREDENTIAL_FAULTS
 from hookwright_operator.watch.objects import key_of
 
 FAILING: Final = "Failing"
@@ -51,8 +56,10 @@ def plan_reports(endpoint: WebhookEndpoint, after: WebhookEndpointStatus, now: d
         kind, message = Operational.SECRET_ROTATED, rotation_message(endpoint, secret)
         reports.append(report_of(endpoint, kind, str(after.rotation), ROTATED, message, now=now))
     refusal = turned_false(before.conditions, after.conditions, "Ready")
-    if refusal is not None and refusal.reason in _REFUSALS:
-        ready = find(before.conditions, "Ready")
+    ready = find(before.conditions, "Ready")
+    # The Secret of a new endpoint may come a moment later.
+    is_awaited = refusal is not None and refusal.reason == CREDENTIALS_NOT_FOUND and ready is None
+    if refusal is not None and refusal.reason in _REFUSALS and not is_awaited:
         since = format_timestamp(ready.last_transition_time) if ready is not None else ""
         kind = _REFUSALS[refusal.reason]
         reports.append(report_of(endpoint, kind, since, refusal.reason, refusal.message, now=now))

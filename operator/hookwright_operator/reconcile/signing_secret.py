@@ -7,7 +7,6 @@ secret that signs makes ``X-Service-Signature``. The Secret's fields are ``secre
 secret and the end times of the others.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from hookwright_crds.base import format_timestamp, parse_duration, parse_timestamp
+from hookwright_crds.base import format_timestamp, name_of_child, parse_duration, parse_timestamp
 from hookwright_crds.conditions import find
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_crds.signing_secrets import Encoding, valid_secret
@@ -46,9 +45,6 @@ MISSING: Final = "SecretNotFound"
 ROTATED: Final = "SigningSecretRotated"
 """The reason of the Event about a rotation."""
 
-_SUFFIX: Final = "-signing"
-_LONGEST_NAME: Final = 253
-
 
 @dataclass(frozen=True, slots=True)
 class SigningPlan:
@@ -65,11 +61,8 @@ class SigningPlan:
 
 
 def signing_secret_name(endpoint: str) -> str:
-    """Return the name of an endpoint's signing Secret, shortened with a hash if it would be too long."""
-    if len(endpoint) + len(_SUFFIX) <= _LONGEST_NAME:
-        return endpoint + _SUFFIX
-    digest = hashlib.sha256(endpoint.encode()).hexdigest()[:12]
-    return f"{endpoint[: _LONGEST_NAME - len(_SUFFIX) - 13].rstrip('-.')}-{digest}{_SUFFIX}"
+    """Return the name of an endpoint's signing Secret."""
+    return name_of_child(endpoint, "-signing")
 
 
 def plan_signing_secret(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from hookwright_operator.registry import Registry
+from hookwright_operator.services.credential_secrets import CredentialSecrets
 from hookwright_operator.services.delivery_log import DeliveryLog
 from hookwright_operator.services.endpoint_test import EndpointTester
 from hookwright_operator.services.events import Events
@@ -17,6 +18,7 @@ class IntakeServices:
     """The operations that the routes of the intake call, and the registry in which they find their objects.
 
     Attributes:
+        credential_secrets: None on a replica that may write no Secrets.
         audit: has a line for each read of a secret, each retry, and each begin and cancellation of a replay.
     """
 
@@ -27,4 +29,5 @@ class IntakeServices:
     replays: Replays
     endpoint_tester: EndpointTester
     messages: Messages
+    credential_secrets: CredentialSecrets | None = None
     audit: AuditLog = field(default_factory=AuditLog)

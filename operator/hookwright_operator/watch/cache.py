@@ -288,11 +288,7 @@ def _discard(index: dict[N, set[M]], name: N, key: M) -> None:
 def _credential_names(resource: Resource) -> set[Name]:
     if not isinstance(resource, WebhookEndpoint):
         return set()
-    spec = resource.spec
-    references = [header.secret_key_ref for header in spec.secret_headers]
-    references += [spec.oauth2.client_secret_ref] if spec.oauth2 is not None else []
-    names = {reference.name for reference in (*references, *(spec.tls.references if spec.tls is not None else ()))}
-    return {(resource.metadata.namespace, name) for name in names}
+    return {(resource.metadata.namespace, name) for name in resource.spec.credential_names}
 
 
 def references_of(resource: Resource) -> set[Key]:

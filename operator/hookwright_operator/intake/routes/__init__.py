@@ -11,7 +11,15 @@ from starlette.routing import Route
 from hookwright_crds.documents.forms import Answer
 from hookwright_crds.operations import NAMESPACE, OPERATION, Right
 from hookwright_operator.intake.context import IntakeContext
-from hookwright_operator.intake.routes import deliveries, endpoints, messages, replays, searches, statistics
+from hookwright_operator.intake.routes import (
+    credentials,
+    deliveries,
+    endpoints,
+    messages,
+    replays,
+    searches,
+    statistics,
+)
 
 Handler = Callable[[IntakeContext, Request, Right], Awaitable[Answer | Response]]
 
@@ -45,6 +53,7 @@ def routes(intake: IntakeContext) -> list[Route]:
 
     return [
         route(f"{_ENDPOINT}/secret", endpoints.read_secret, ("get", "secret")),
+        route(f"{_ENDPOINT}/credentials", credentials.change, ("update", "credentials"), "PUT", 204),
         route(f"{_ENDPOINT}/deliveries/{{id}}", deliveries.show_of, ("get", "deliveries")),
         *(
             route(operation.intake_path, handler, operation.right, operation.method, operation.status)

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hookwright_crds.base import format_timestamp
+from hookwright_crds.conditions import CREDENTIAL_FAULTS
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.documents.webhook_bodies import SigningSecret, TestAnswer
 from hookwright_crds.operations import Right
@@ -14,7 +15,7 @@ from hookwright_operator.ids import trial_id
 from hookwright_operator.intake.auth import Producer
 from hookwright_operator.intake.context import IntakeContext, check_not_expired, hindrance
 from hookwright_operator.intake.parsing import parse_test
-from hookwright_operator.registry import CREDENTIAL_FAULTS, Endpoint
+from hookwright_operator.registry import Endpoint
 from hookwright_runtime.problems import ProblemError, unavailable
 from hookwright_runtime.request_body import parsing_weight
 

@@ -1,0 +1,34 @@
+"""The credentials of an endpoint, which the API hands over."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hookwright_crds.documents.credential_bodies import CredentialsChange
+from hookwright_crds.operations import Right
+from hookwright_operator.intake.context import IntakeContext, client_of
+from hookwright_runtime.problems import unavailable
+
+_BODY_LIMIT: Final = 256 * 1024
+
+
+async def change(intake: IntakeContext, request: Request, right: Right) -> Response:
+    """Create and delete Secrets of an endpoint, which may be so new that no watch has shown it.
+
+    Raises:
+        ProblemError: 409, a name is in use, or the quota is used up; 503, this replica writes no Secrets.
+    """
+    namespace, name = request.path_params["namespace"], request.path_params["name"]
+    caller = await intake.permit(request, right, name)
+    secrets = intake.services.credential_secrets
+    if secrets is None:
+        raise unavailable("this replica writes no Secrets; send credentials to one with the role reconcile")
+    body = await intake.document(request, CredentialsChange, _BODY_LIMIT)
+    with await intake.places.acquire(namespace):
+        await secrets.change(namespace, name, body)
+    action = "credential.write" if body.created else "credential.delete"
+    intake.services.audit.record(
+        action, actor=caller.username, client=client_of(request.scope), organization=namespace, target=name
+    )
+    return Response(status_code=204)

@@ -1,0 +1,86 @@
+"""The Secrets with credentials that `/v1` hands over: each one is created once, never changed, and never read back."""
+
+from typing import Any, Final
+
+from hookwright_crds import API_VERSION
+from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, MADE_BY_API, secrets_path
+from hookwright_crds.documents.credential_bodies import VALUE_FIELD, CredentialsChange, CredentialSecret
+from hookwright_runtime.errors import KubeError, KubeUnavailable
+from hookwright_runtime.kubernetes import KubernetesClient, Object
+from hookwright_runtime.problems import Code, ProblemError, unavailable
+
+_LABELS: Final = {**MADE_BY_API, CREDENTIAL_LABEL: "true"}
+
+
+class CredentialSecrets:
+    """Writes these Secrets.
+
+    Every replica with the right may write: no two requests write the same Secret, so this needs no leader.
+    """
+
+    def __init__(self, kube: KubernetesClient) -> None:
+        self._kube = kube
+
+    async def change(self, namespace: str, endpoint: str, change: CredentialsChange) -> None:
+        """Create and delete Secrets of an endpoint; a repetition changes nothing.
+
+        Raises:
+            ProblemError: 409, a name is in use, or the quota is used up; 503, the API server is unavailable.
+        """
+        try:
+            for name, secret in change.created.items():
+                await self._create(_manifest(namespace, name, endpoint, change.uid, secret))
+            for name in change.removed:
+                await self._remove(secrets_path(namespace, name), change.uid)
+        except KubeError as error:
+            # No text of the API server is passed on: an admission webhook may repeat the Secret.
+            if error.status == 403 and "exceeded quota" in error.explanation:
+                detail = "the organization's quota of Secrets is used up"
+                raise ProblemError(409, detail, code=Code.QUOTA_EXCEEDED) from None
+            if not isinstance(error, KubeUnavailable) and error.status in (400, 403, 422):
+                raise ProblemError(409, "the cluster refuses a Secret with these credentials") from None
+            raise unavailable("the API server does not accept the Secrets now") from None
+
+    async def _create(self, manifest: Object) -> None:
+        meta = manifest["metadata"]
+        try:
+            await self._kube.post(secrets_path(meta["namespace"]), manifest)
+        except KubeError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            secret = await self._kube.get(secrets_path(meta["namespace"], meta["name"]))
+            if not _is_owned(secret, meta["ownerReferences"][0]["uid"]):
+                detail = f'Secret "{meta["name"]}" exists, and is not one of this webhook; delete it'
+                raise ProblemError(409, detail) from None
+
+    async def _remove(self, path: str, uid: str) -> None:
+        try:
+            secret = await self._kube.get(path)
+        except KubeError as error:
+            if error.status == 404:
+                return
+            raise
+        if _is_owned(secret, uid):
+            await self._kube.delete(path, uid=secret["metadata"]["uid"])
+
+
+def _is_owned(secret: Object, uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in secret["metadata"].get("ownerReferences") or ())
+
+
+def _manifest(namespace: str, name: str, endpoint: str, uid: str, secret: CredentialSecret) -> dict[str, Any]:
+    """Return a Secret that is deleted with its endpoint."""
+    owner = {"apiVersion": API_VERSION, "kind": "WebhookEndpoint", "name": endpoint, "uid": uid, "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "immutable": True,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": _LABELS,
+            "annotations": {HOSTS_ANNOTATION: ", ".join(secret.hosts)},
+            "ownerReferences": [owner],
+        },
+        "stringData": {VALUE_FIELD: secret.value},
+    }
