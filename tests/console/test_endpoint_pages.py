@@ -171,3 +171,52 @@ def test_endpoints_are_found_while_the_search_is_typed(admin: Person, receiver: 
     assert page.url.endswith("/projects/shop?q=SHOP%2F51")
     page.get_by_role("searchbox").fill("nothing of this kind")
     page.get_by_text("No endpoint matches").wait_for()
+
+
+def test_a_secret_header_and_oauth2_are_set_kept_and_removed(admin: Person, receiver: Received) -> None:
+    """The receiver gets the value, which no page shows. Another host needs it again; a box removes it."""
+    organization, page = admin.service.organization, admin.page
+    admin.open("/projects/billing/new-endpoint")
+    page.get_by_label("URL of your receiver").fill(f"{receiver.url}/secret")
+    page.get_by_label("delivered", exact=True).check()
+    page.get_by_text("More settings").click()
+    page.get_by_label("Secret header: value").fill("console-t0ken")
+    admin.press("Add the endpoint")
+    expect(page.locator("#secret_headers-fault")).to_be_visible()
+    assert page.get_by_label("Secret header: value").input_value() == ""
+    page.get_by_label("Secret header: name").fill("Authorization")
+    page.get_by_label("Secret header: value").fill("console-t0ken")
+    admin.press("Add the endpoint")
+    page.locator("#secret-value").wait_for()
+    hook = next(
+        row
+        for row in organization.client.get(
+            "/v1/webhooks", params={"project": "billing"}, headers=organization.session()
+        ).json()["data"]
+        if row["url"].endswith("/secret")
+    )
+    path = f"/projects/billing/endpoints/{hook['id']}"
+    organization.client.post(f"/v1/webhooks/{hook['id']}/test", headers=organization.session())
+    assert receiver.requests[-1][1]["authorization"] == "console-t0ken"
+    admin.open(f"{path}/edit")
+    assert "console-t0ken" not in page.content()
+    page.get_by_label("URL of your receiver").fill("https://elsewhere.example/")
+    admin.press("Save")
+    expect(page.locator("#secret_headers-fault")).to_contain_text("give the values of Authorization again")
+    page.get_by_label("URL of your receiver").fill(f"{receiver.url}/secret")
+    page.get_by_label("Remove Authorization").check()
+    for field, value in (
+        ("client id", "me"),
+        ("token url", f"{receiver.url}/token"),
+        ("client secret", "console-s3cret"),
+    ):
+        page.get_by_label(f"OAuth2: {field}").fill(value)
+    admin.press("Save")
+    expect(page.locator(".facts")).to_contain_text(f"Authorization has a token of {receiver.url}/token")
+    assert "console-s3cret" not in page.content()
+    page.goto(page.url.replace("configuration", "edit"))
+    page.get_by_text("More settings").click()
+    page.get_by_label(f"Remove {receiver.url}/token").check()
+    admin.press("Save")
+    page.get_by_text("The endpoint is changed.").wait_for()
+    expect(page.locator(".facts")).not_to_contain_text("Authorization")

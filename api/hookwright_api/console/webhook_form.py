@@ -1,30 +1,54 @@
 """Pure: the form of an endpoint, derived from the fields of the contract, as the documents of `/v1`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pydantic import Field
+
 from hookwright_api.console.form_fields import Form, FormField, fields_of
+from hookwright_crds.documents.credential_bodies import SecretHeaderRequest
 from hookwright_crds.documents.webhook_bodies import WebhookRequest
-from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
+from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields, HeaderName
 from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel
+from hookwright_crds.resources import CREDENTIAL_FIELDS
+
+
+class _SecretHeader(SecretHeaderRequest):
+    """A secret header in the form, which has room for one."""
+
+    name: HeaderName = Field(description="Name of the header, such as Authorization.")
+
+
+def _credential_fields() -> Iterator[tuple[str, FormField]]:
+    """Yield the fields of credentials, all of which can stay empty."""
+    for name, field in fields_of(WebhookRequest).items():
+        if name.startswith("oauth2."):
+            yield name, field._replace(label=f"OAuth2: {field.label.lower()}", is_optional=True)
+    for part in ("name", "prefix", "value"):
+        field, name = fields_of(_SecretHeader)[part], f"secret_headers.{part}"
+        yield name, field._replace(name=name, label=f"Secret header: {field.label.lower()}", is_optional=True)
+
 
 _LABELS: Final = "labels"
 _FIRST: Final = ("url", "pull", "events", "description")
 FIELDS: Final[Mapping[str, FormField]] = {
     **fields_of(EndpointFields),
     "url": fields_of(EndpointFields)["url"]._replace(is_optional=False),
+    **dict(_credential_fields()),
     _LABELS: fields_of(WebhookRequest)[_LABELS],
 }
 """Everything that the form has: a new field of the contract appears here."""
 FIRST: Final = [name for name in FIELDS if name.partition(".")[0] in _FIRST]
 """The fields above "More settings", which has all others."""
 TARGETS: Final = {
-    name: "url" if group in ("url", *PUSH_FIELDS) else "pull" if group == "pull" else ""
+    name: "url" if group in ("url", *PUSH_FIELDS, *CREDENTIAL_FIELDS) else "pull" if group == "pull" else ""
     for name in FIELDS
     for group in (name.partition(".")[0],)
 }
 """The target that an endpoint must have for a field to apply, empty if it always applies."""
-_OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name}
+HIDING: Final = {"headers": "headers", "secret_headers.name": "secret_headers", "oauth2.client_id": "oauth2"}
+"""The fields with hidden values, by the field of the form that comes after the names of what is present."""
+_OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name} - {*CREDENTIAL_FIELDS}
 """The fields that are objects, each of which has fields of its own in the form."""
 CHANNELS: Final = {
     Channel.EMAIL: "Email",
@@ -45,7 +69,18 @@ EVENT_GROUPS: Final = {
 
 def applied_fields(document: Mapping[str, Any]) -> list[FormField]:
     """Return the fields that apply to the target of an endpoint."""
-    return [field for name, field in FIELDS.items() if not TARGETS[name] or document.get(TARGETS[name]) is not None]
+    return [
+        field
+        for name, field in FIELDS.items()
+        if name.partition(".")[0] not in CREDENTIAL_FIELDS
+        and (not TARGETS[name] or document.get(TARGETS[name]) is not None)
+    ]
+
+
+def hidden_names(document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the names of the present headers, and the token server, by the field that hides their values."""
+    names = {name: sorted(document.get(name, ())) for name in (*HIDDEN_FIELDS, "secret_headers")}
+    return {**names, "oauth2": [document["oauth2"]["token_url"]] if document.get("oauth2") else []}
 
 
 def form_of(document: Mapping[str, Any]) -> Form:
@@ -53,7 +88,7 @@ def form_of(document: Mapping[str, Any]) -> Form:
 
     Of hidden fields it has nothing, because a value may be a credential.
     """
-    visible = {name: value for name, value in document.items() if name not in HIDDEN_FIELDS}
+    visible = {name: value for name, value in document.items() if name not in (*HIDDEN_FIELDS, *CREDENTIAL_FIELDS)}
     values = {field.name: field.values(visible) for field in FIELDS.values()}
     return Form({"target": ["pull" if document.get("pull") is not None else "url"], **values})
 
@@ -76,15 +111,26 @@ def document_in(form: Form) -> dict[str, Any]:
     for group in _OBJECTS - {target}:
         if all(value is None for value in document[group].values()):
             document[group] = None
+    _read_credentials(document, is_pulled=target == "pull")
     # Without a text, the fault of the URL is more exact than that of a missing target.
     return document if target == "pull" else {**document, "url": document["url"] or ""}
+
+
+def _read_credentials(document: dict[str, Any], *, is_pulled: bool) -> None:
+    """Set the credentials of a document from the fields of the form; those that are all empty change nothing."""
+    for group in CREDENTIAL_FIELDS:
+        parts = {part: value for part, value in document.pop(group).items() if value}
+        if is_pulled:
+            document[group] = None
+        elif parts:
+            document[group] = {parts.pop("name", ""): parts} if group == "secret_headers" else parts
 
 
 def patch_in(form: Form, present: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a form as a merge patch: labels that are missing in it are removed, and chosen headers.
 
     Args:
-        form: the form of the endpoint. A header stays unless its box "remove" is checked.
+        form: the form of the endpoint. A header and a credential stay unless their box "remove" is checked.
         present: the document of the endpoint.
 
     Raises:
@@ -92,7 +138,11 @@ def patch_in(form: Form, present: Mapping[str, Any]) -> dict[str, Any]:
     """
     document = document_in(form)
     for name, field in FIELDS.items():
-        if field.kind == "pairs":
+        if field.kind == "pairs" and "." not in name:
             names = form.all(f"removed_{name}") if name in HIDDEN_FIELDS else present[name]
             document[name] = {**dict.fromkeys(names), **document[name]}
+    if names := form.all("removed_secret_headers"):
+        document["secret_headers"] = {**dict.fromkeys(names), **(document.get("secret_headers") or {})}
+    if form.all("removed_oauth2"):
+        document.setdefault("oauth2", None)
     return document

@@ -17,6 +17,7 @@ from hookwright_api.routes.operator_routes import get_webhook_statistics
 from hookwright_api.routes.webhook_creation import create_webhook
 from hookwright_api.routes.webhook_secrets import get_secret, rotate_secret
 from hookwright_api.routes.webhooks import delete_webhook, get_webhook, read_live, update_webhook
+from hookwright_api.webhook_credentials import hidden_credentials
 from hookwright_api.webhook_document import document_of, etag_of, merged, owner_of
 from hookwright_crds.documents.webhook_bodies import RotationRequest, WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS
@@ -139,13 +140,12 @@ async def show_statistics(visit: Visit) -> Response:
 
 def _form(visit: Visit, document: dict[str, Any], *, manager: str = "", etag: str = "") -> Response:
     form = visit.form or form_of(document)
-    hidden_names = {name: sorted(document.get(name, ())) for name in HIDDEN_FIELDS}
     return visit.render(
         "endpoint_form.html",
         form=form,
         fields=FIELDS,
         rules=webhook_form,
-        hidden=hidden_names,
+        hidden=webhook_form.hidden_names(document),
         manager=manager,
         etag=etag,
     )
@@ -188,7 +188,8 @@ async def show_edit(visit: Visit) -> Response:
     """Show the form with the present fields."""
     endpoint = visit.endpoint.endpoint
     etag = visit.form.text("etag") if visit.form else etag_of(endpoint.metadata)
-    return _form(visit, document_of(endpoint), manager=await manager_of(visit), etag=etag)
+    document = {**document_of(endpoint), **hidden_credentials(endpoint)}
+    return _form(visit, document, manager=await manager_of(visit), etag=etag)
 
 
 @action(_EDIT, uses=(update_webhook,), again=show_edit)
