@@ -12,8 +12,8 @@ class EndpointField(NamedTuple):
     Attributes:
         name: on ``/v1``.
         spec: its name in the spec of a WebhookEndpoint.
-        form: url, text, duration, time, number, choice, list, numbers, map, object, group (an object that may be empty)
-            or parts (an object that has at least one of its fields).
+        form: url, text, duration, time, number, choice, list, numbers, map, object, group (an object that may be
+            empty), parts (an object that has at least one of its fields), secret or secret_map (with values in files).
         options: names of its option; each field of a group and of parts has its own, and so has no other object.
         hidden: whether no answer shows it.
         push_only: whether it limits requests, so that an endpoint with pull does not have it.
@@ -63,6 +63,8 @@ def _field(data: dict[str, Any]) -> EndpointField:
 
 _DATA: Final = json.loads(files("hookwright_cli").joinpath("contract.json").read_text("utf-8"))
 ENDPOINT_FIELDS: Final = tuple(map(_field, _DATA["endpoint_fields"]))
+CREDENTIAL_FIELDS: Final = tuple(map(_field, _DATA["credential_fields"]))
+"""The fields whose values go into Secrets, which only ``/v1`` writes."""
 SHOWN_FIELDS: Final = tuple(field for field in ENDPOINT_FIELDS if not field.hidden)
 """The fields that answers show."""
 EVENT_TYPES: Final[dict[str, dict[str, Any]]] = {event["type"]: event for event in _DATA["event_types"]}

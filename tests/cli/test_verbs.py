@@ -125,6 +125,8 @@ def endpoint_verbs(commands: Transcript, endpoint: str) -> None:
         commands.run(*list_verb, "--project", "nothing")
     commands.run("endpoints", "edit", endpoint, "--timeout", "5s", "--rate-limit", "60", "--event", "*")
     commands.run("endpoints", "edit", endpoint, "--timeout", "5h")
+    commands.run("endpoints", "edit", endpoint, "--secret-header", "X-Key=@-", stdin="k3y\n")
+    commands.run("endpoints", "edit", endpoint, "--secret-header", "X-Key=")
     commands.run("endpoints", "suspend", endpoint)
     commands.run("endpoints", "resume", endpoint)
     commands.run("endpoints", "get", endpoint, "-o", "xml")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
 from hookwright_cli.commands.asking import confirm
-from hookwright_cli.contract import ENDPOINT_FIELDS, SHOWN_FIELDS, EndpointField
+from hookwright_cli.contract import CREDENTIAL_FIELDS, ENDPOINT_FIELDS, SHOWN_FIELDS, EndpointField
 from hookwright_cli.durations import moment
 from hookwright_cli.parameters import Endpoint, Watch, Yes, argument, type_patterns
 from hookwright_cli.terminal.columns import ENDPOINTS, field_text, shown
@@ -24,6 +24,7 @@ from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
 
 _STATES = ("pending", "delivered", "failed", "discarded")
+_FIELDS = (*ENDPOINT_FIELDS, *CREDENTIAL_FIELDS)
 _EDITABLE = (*(field.name for field in SHOWN_FIELDS), "enabled", "labels")
 _SYNTAX: dict[str, tuple[Any, str | None, str]] = {
     "number": (int, "N", ""),
@@ -32,6 +33,13 @@ _SYNTAX: dict[str, tuple[Any, str | None, str]] = {
     "list": (list[str], "VALUE", " Repeat the option."),
     "numbers": (list[str], "N", " Repeat the option."),
     "map": (list[str], "NAME=@FILE", " Each value is in a file. Repeat the option."),
+    "pairs": (list[str], "NAME=VALUE", " Repeat the option."),
+    "secret": (str, "FILE", " It is in a file; - is standard input."),
+    "secret_map": (
+        list[str],
+        "NAME=[PREFIX]@FILE",
+        " The value is in a file; - is standard input. NAME= removes the header. Repeat the option.",
+    ),
     "time": (str, "DURATION|TIME|never", " A duration counts from now."),
 }
 """The type, the metavar and a remark of an option, by the form of its field; other forms are texts."""
@@ -82,7 +90,7 @@ def with_field_options(function: Callable[..., None]) -> Callable[..., None]:
     """Let the function of a command have the options of all fields in place of ``**options``."""
     signature = inspect.signature(function)
     parameters = [item for item in signature.parameters.values() if item.kind is not inspect.Parameter.VAR_KEYWORD]
-    fields = [item for field in ENDPOINT_FIELDS for item in (field, *_group(field)) if item.form != "parts"]
+    fields = [item for field in _FIELDS for item in (field, *_group(field)) if item.form != "parts"]
     function.__signature__ = signature.replace(parameters=[*parameters, *map(_option, fields)])  # type: ignore[attr-defined]
     return function
 
@@ -92,7 +100,8 @@ def _group(field: EndpointField) -> tuple[EndpointField, ...]:
 
 
 def _option(field: EndpointField) -> inspect.Parameter:
-    kind, metavar, remark = _SYNTAX.get(field.form, (str, "|".join(field.choices) or field.form.upper(), ""))
+    form = "pairs" if field.form == "map" and not field.hidden else field.form
+    kind, metavar, remark = _SYNTAX.get(form, (str, "|".join(field.choices) or field.form.upper(), ""))
     text = (field.fields[0] if field.form == "object" else field).description + remark
     settings = {"autocompletion": type_patterns} if field.name == "events" else {}
     parameter = option(" ".join(field.options), metavar, text, **settings)
@@ -103,7 +112,7 @@ def _option(field: EndpointField) -> inspect.Parameter:
 def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch for the options of fields."""
     patch: dict[str, Any] = {}
-    for field in ENDPOINT_FIELDS:
+    for field in _FIELDS:
         value = options.get(field.parameter)
         group = {
             part.name: _value(part, options[part.parameter])
@@ -111,7 +120,8 @@ def merge_patch(options: Mapping[str, Any]) -> dict[str, Any]:
             if options.get(part.parameter) is not None
         }
         if value is not None or group:
-            patch[field.name] = group if _group(field) else _value(field, value)
+            is_removed = bool(group) and not any(group.values())
+            patch[field.name] = None if is_removed else group if _group(field) else _value(field, value)
     if "url" in patch and "pull" in patch:
         raise CommandError("--to URL sends requests; --pull and --lease are for an endpoint without it", ExitCode.USAGE)
     if "url" in patch:
@@ -126,8 +136,10 @@ def _value(field: EndpointField, value: Any) -> Any:
         case "list" | "numbers":
             items = [item for part in value for item in part.split(",")]
             return [int(item) if field.form == "numbers" and item.isdecimal() else item for item in items]
-        case "map":
-            return dict(map(_header, value))
+        case "map" | "secret_map":
+            return dict(_pair(field, text) for text in value)
+        case "secret":
+            return value and _content(value)
         case "object":
             return {field.fields[0].name: value} if value else None
         case "time":
@@ -135,12 +147,23 @@ def _value(field: EndpointField, value: Any) -> Any:
     return value
 
 
-def _header(value: str) -> tuple[str, str]:
-    """Return a header; its value is in a file, because other users of the machine can read the command line."""
-    name, separator, path = value.partition("=@")
-    if not separator or not name:
-        raise CommandError(f"--header {value.partition('=')[0]!r} must be NAME=@FILE", ExitCode.USAGE)
-    return name, Path(path).read_text(encoding="utf-8").strip()
+def _pair(field: EndpointField, text: str) -> tuple[str, Any]:
+    """Return an entry of a map; a hidden value is in a file, because others can read the command line."""
+    name, separator, value = text.partition("=")
+    prefix, mark, path = value.partition("@")
+    is_secret, option_name = field.form == "secret_map", field.options[0]
+    if is_secret and name and separator and not value:
+        return name, None
+    if not (name and separator) or (field.hidden and prefix) or (not mark and (field.hidden or is_secret)):
+        form = _SYNTAX["map" if field.hidden else "pairs" if field.form == "map" else field.form][1]
+        raise CommandError(f"{option_name} {name!r} must be {form}", ExitCode.USAGE)
+    if is_secret:
+        return name, {"prefix": prefix, "value": _content(path)}
+    return name, _content(path) if field.hidden else value
+
+
+def _content(path: str) -> str:
+    return (sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")).strip()
 
 
 @with_field_options

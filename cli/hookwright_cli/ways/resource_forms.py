@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.contract import ENDPOINT_FIELDS, KEY_SCOPES, SHOWN_FIELDS, USER_ROLES
+from hookwright_cli.contract import CREDENTIAL_FIELDS, ENDPOINT_FIELDS, KEY_SCOPES, SHOWN_FIELDS, USER_ROLES
 
 Document = dict[str, Any]
 
@@ -76,6 +76,9 @@ def state_of(resource: Mapping[str, Any]) -> str:
 
 def endpoint_patch(fields: Mapping[str, Any]) -> Document:
     """Return the merge patch of a WebhookEndpoint for a merge patch of ``/v1``."""
+    if names := [field.name for field in CREDENTIAL_FIELDS if field.name in fields]:
+        message = f"{' and '.join(names)} cannot be set with a kubeconfig; write YAML with a Secret for the value"
+        raise CommandError(message, ExitCode.USAGE, hint="use --way api, because /v1 writes the Secret")
     spec = {field.spec: field.to_spec(fields[field.name]) for field in ENDPOINT_FIELDS if field.name in fields}
     if "enabled" in fields:
         spec["suspend"] = None if fields["enabled"] is None else not fields["enabled"]

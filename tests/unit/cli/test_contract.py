@@ -1,5 +1,6 @@
 """The fields of an endpoint in the command line are those of the contract: options, documents and merge patches."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,5 +109,28 @@ def test_options_become_a_merge_patch(tmp_path: Path) -> None:
     for wrong in ({"pull": True}, {"lease": "1m"}):
         with pytest.raises(CommandError, match="--to URL sends requests"):
             merge_patch({"to": "https://example.com/", **wrong})
-    with pytest.raises(CommandError, match=r"--header 'Authorization' must be NAME=@FILE"):
-        merge_patch({"header": ["Authorization=secret"]})
+    for option in ("header", "secret_header"):
+        form = re.escape("NAME=@FILE" if option == "header" else "NAME=[PREFIX]@FILE")
+        with pytest.raises(CommandError, match=f"'Authorization' must be {form}") as error:
+            merge_patch({option: ["Authorization=secret"]})
+        assert "secret" not in str(error.value).partition("'")[2]
+
+
+def test_credentials_are_in_files_and_need_v1(tmp_path: Path) -> None:
+    """An empty text removes one; no value is an argument, and with a kubeconfig the message names YAML."""
+    path = tmp_path / "token"
+    path.write_text("secret\n")
+    patch = merge_patch({"secret_header": [f"Authorization=Bearer @{path}", "X-Old="]})
+    assert patch == {"secret_headers": {"Authorization": {"prefix": "Bearer ", "value": "secret"}, "X-Old": None}}
+    options = {
+        "oauth2_client_id": "a",
+        "oauth2_client_secret": str(path),
+        "oauth2_param": ["audience=https://a/?b=c@d"],
+    }
+    client = {"client_id": "a", "client_secret": "secret", "endpoint_params": {"audience": "https://a/?b=c@d"}}
+    assert merge_patch(options) == {"oauth2": client}
+    assert merge_patch({"oauth2_client_id": ""}) == {"oauth2": None}
+    for fields in (patch, {"oauth2": client}):
+        with pytest.raises(CommandError, match="cannot be set with a kubeconfig") as error:
+            endpoint_patch(fields)
+        assert "secret\n" not in str(error.value)
