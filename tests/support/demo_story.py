@@ -74,7 +74,7 @@ def api_client(globex: Customer) -> None:
         assert post(f"/v1/webhooks/{name}/test", headers=headers).status_code == 200
         assert post("/v1/events", json=delivered(1), headers=headers).status_code == 202
         eventually(lambda: len(receiver.received) == 2, "the test and the event arrive")
-        description = {"description": "Orders", "labels": {"team": "billing"}}
+        description = {"labels": {"team": "billing"}, "secret_headers": {"X-Key": {"value": "k3y"}}}
         assert globex.client.patch(f"/v1/webhooks/{name}", json=description, headers=headers).status_code == 200
         assert post(f"/v1/webhooks/{name}/rotate-secret", headers=headers).status_code == 200
         assert get(f"/v1/webhooks/{name}/secret", headers=globex.session()).status_code == 200

@@ -34,11 +34,11 @@ _SYNTAX: dict[str, tuple[Any, str | None, str]] = {
     "numbers": (list[str], "N", " Repeat the option."),
     "map": (list[str], "NAME=@FILE", " Each value is in a file. Repeat the option."),
     "pairs": (list[str], "NAME=VALUE", " Repeat the option."),
-    "secret": (str, "FILE", " It is in a file; - is standard input."),
+    "secret": (str, "FILE", " In a file; - is standard input."),
     "secret_map": (
         list[str],
         "NAME=[PREFIX]@FILE",
-        " The value is in a file; - is standard input. NAME= removes the header. Repeat the option.",
+        " - is standard input. NAME= removes it. Repeat the option.",
     ),
     "time": (str, "DURATION|TIME|never", " A duration counts from now."),
 }

@@ -23,7 +23,7 @@ Value = Annotated[
         strip_whitespace=True, min_length=1, max_length=MAX_CREDENTIAL_LENGTH, pattern=HEADER_VALUE_PATTERN
     ),
     Field(
-        description="1 to 4,096 printable characters. White space at both ends is removed. No answer shows it.",
+        description="1 to 4,096 printable characters, which are not shown.",
         json_schema_extra={"format": "password", "writeOnly": True},
     ),
 ]

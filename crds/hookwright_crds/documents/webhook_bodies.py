@@ -59,8 +59,7 @@ SecretHeaders = Annotated[
     dict[HeaderName, SecretHeaderRequest],
     Field(
         max_length=MAX_SECRET_HEADERS,
-        description="Headers of every delivery whose values no answer shows, such as a bearer token: at most 8. Each "
-        "value goes into a Secret of the endpoint.",
+        description="Headers, such as a bearer token, whose values go into Secrets and are not shown: at most 8.",
         examples=[{"Authorization": {"prefix": "Bearer ", "value": "replace-me"}}],
     ),
     at_most(MAX_SECRET_HEADERS),

@@ -49,6 +49,7 @@ def tokens(shared_cluster: Cluster) -> Iterator[Tokens]:
         rule("create", "projects/events", "billing", "ghost"),
         rule("create", "webhookendpoints/test"),
         rule("get", "webhookendpoints/secret"),
+        rule("update", "webhookendpoints/credentials"),
         rule("get", "webhookendpoints/deliveries"),
         rule("create", "webhookendpoints/retry"),
         rule("create", "webhookendpoints/pull"),

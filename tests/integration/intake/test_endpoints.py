@@ -90,6 +90,15 @@ async def test_every_route_asks_who_calls_and_whether_it_may(intake: Intake, tok
     assert await intake.engine.store.running_replays() == []
 
 
+async def test_credentials_need_the_right_and_a_replica_that_writes_secrets(intake: Intake, tokens: Tokens) -> None:
+    """A caller without the right gets 403, and a replica that only delivers names the other way."""
+    path = "/webhookendpoints/orders/credentials"
+    for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403), (f"Bearer {tokens.sender}", 409)):
+        answer = await intake.client.put(path, json={"uid": "u"}, headers={"Authorization": authorization})
+        detail = refused(answer, status)["detail"]
+    assert "set the credential in YAML" in detail
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from hookwright_crds.documents.credential_bodies import CredentialsChange
 from hookwright_crds.operations import Right
 from hookwright_operator.intake.context import IntakeContext, client_of
-from hookwright_runtime.problems import unavailable
+from hookwright_runtime.problems import ProblemError
 
 _BODY_LIMIT: Final = 256 * 1024
 
@@ -17,13 +17,16 @@ async def change(intake: IntakeContext, request: Request, right: Right) -> Respo
     """Create and delete Secrets of an endpoint, which may be so new that no watch has shown it.
 
     Raises:
-        ProblemError: 409, a name is in use, or the quota is used up; 503, this replica writes no Secrets.
+        ProblemError: 409, a name is in use, the quota is used up, or this replica writes no Secrets.
     """
     namespace, name = request.path_params["namespace"], request.path_params["name"]
     caller = await intake.permit(request, right, name)
     secrets = intake.services.credential_secrets
     if secrets is None:
-        raise unavailable("this replica writes no Secrets; send credentials to one with the role reconcile")
+        detail = (
+            "the pods that deliver write no Secret in this installation; set the credential in YAML, beside a Secret"
+        )
+        raise ProblemError(409, detail)
     body = await intake.document(request, CredentialsChange, _BODY_LIMIT)
     with await intake.places.acquire(namespace):
         await secrets.change(namespace, name, body)
