@@ -1,17 +1,29 @@
 """Pure: the credentials of a webhook: what a request changes in the spec, and the Secrets that the operator writes."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import Any, Final, NamedTuple
 
 from hookwright_api.webhook_document import Document, merged
 from hookwright_crds.credential_fields import OAuth2
 from hookwright_crds.derived_models import in_camel_case
-from hookwright_crds.documents.credential_bodies import VALUE_FIELD, CredentialSecret, credential_secret_name
-from hookwright_crds.resources import CREDENTIAL_FIELDS, WebhookEndpoint
+from hookwright_crds.documents.credential_bodies import (
+    CONFIG_MAP,
+    GIVEN_FIELDS,
+    VALUE_FIELD,
+    CredentialObject,
+    credential_secret_name,
+)
+from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.tls import Tls
+from hookwright_crds.trimming import AUTHORITIES_FIELD, PAIR_FIELDS
 from hookwright_crds.urls import origin_of
 from hookwright_runtime.problems import FieldFault, invalid
 
 _HIDDEN: Final = "(hidden)"
+_HIDDEN_PEM: Final = "-----BEGIN (hidden)"
+_PAIR: Final = ("client_certificate", "client_key")
 
 
 class CredentialPlan(NamedTuple):
@@ -24,7 +36,7 @@ class CredentialPlan(NamedTuple):
     """
 
     spec: Document
-    created: dict[str, CredentialSecret]
+    created: dict[str, CredentialObject]
     removed: tuple[str, ...]
 
 
@@ -37,7 +49,13 @@ def hidden_credentials(endpoint: WebhookEndpoint) -> Document:
     client = endpoint.spec.oauth2
     present = {"client_secret": _HIDDEN}
     oauth2 = client and {**client.model_dump(mode="json", exclude={"client_secret_ref"}), **present}
-    return {"secret_headers": headers, **({"oauth2": oauth2} if oauth2 else {})}
+    tls, references = {}, endpoint.spec.tls or Tls()
+    if references.ca_certificate_refs:
+        tls["ca_certificates"] = _HIDDEN_PEM
+    if references.client_certificate_ref is not None:
+        tls |= dict.fromkeys(_PAIR, _HIDDEN_PEM)
+    objects = {"oauth2": oauth2, "tls": tls}
+    return {"secret_headers": headers, **{name: value for name, value in objects.items() if value}}
 
 
 def without_values(fields: Mapping[str, Any]) -> Document:
@@ -45,8 +63,9 @@ def without_values(fields: Mapping[str, Any]) -> Document:
     hidden = {
         "secret_headers": {name: {"value": ""} for name in fields.get("secret_headers") or ()},
         "oauth2": {"client_secret": ""},
+        "tls": dict.fromkeys(fields.get("tls") or (), ""),
     }
-    document: Document = merged(fields, {name: hidden[name] for name in CREDENTIAL_FIELDS if fields.get(name)})
+    document: Document = merged(fields, {name: hidden[name] for name in GIVEN_FIELDS if fields.get(name)})
     return document
 
 
@@ -85,6 +104,10 @@ def refuse_moves(before: Document, fields: Document) -> None:
     if has_moved and before.get("oauth2") and not _is_given(fields.get("oauth2", {}), "client_secret"):
         sentence = "give it again, or remove oauth2: it does not follow a change of the server of url or token_url"
         faults.append(FieldFault("oauth2.client_secret", sentence))
+    has_key = "client_key" in (before.get("tls") or {})
+    if old != new and has_key and not _is_given(fields.get("tls", {}), "client_key"):
+        sentence = f"give it again, or remove the client certificate: it does not follow a change of {target}"
+        faults.append(FieldFault("tls.client_key", sentence))
     if faults:
         raise invalid(*faults)
 
@@ -101,40 +124,77 @@ def plan_credentials(
         spec: the present spec, empty for a new webhook.
         version: of the Secrets.
     """
-    created, patch = dict[str, CredentialSecret](), Document()
-
-    def store(field: str, value: str, *urls: str) -> dict[str, str]:
-        name = credential_secret_name(endpoint, field, version)
-        hosts = dict.fromkeys(origin_of(url)[1] for url in urls)
-        created[name] = CredentialSecret(value=value, hosts=tuple(hosts))
-        return {"name": name, "key": VALUE_FIELD}
-
+    planner = _Planner(endpoint, after, version)
+    patch = Document()
     if "secret_headers" in fields:
-        changes = fields["secret_headers"]
-        headers = {header["name"]: header for header in spec.get("secretHeaders") or () if changes is not None}
+        present = {header["name"]: header for header in spec.get("secretHeaders") or ()}
+        patch["secretHeaders"] = planner.headers(fields["secret_headers"], present)
+    if "oauth2" in fields:
+        patch["oauth2"] = fields["oauth2"] and planner.oauth2(fields["oauth2"])
+    if "tls" in fields:
+        patch["tls"] = fields["tls"] and planner.tls(fields["tls"])
+    replaced_names = _secret_names(spec) - _secret_names(merged(spec, patch))
+    return CredentialPlan(patch, planner.created, tuple(sorted(replaced_names)))
+
+
+@dataclass(slots=True)
+class _Planner:
+    """Plans the parts of the spec, and collects the objects that they refer to."""
+
+    endpoint: str
+    after: Document
+    version: str
+    created: dict[str, CredentialObject] = attribute(default_factory=dict)
+
+    def headers(self, changes: Document | None, present: Mapping[str, Document]) -> list[Document]:
+        """Return the secret headers; changes that are None remove all."""
+        headers = dict(present) if changes is not None else {}
         for name, change in (changes or {}).items():
             if change is None:
                 headers.pop(name, None)
                 continue
-            header = {**headers.get(name, {"name": name}), "prefix": after["secret_headers"][name].get("prefix", "")}
+            prefix = self.after["secret_headers"][name].get("prefix", "")
+            headers[name] = {**headers.get(name, {"name": name}), "prefix": prefix}
             if "value" in change:
-                header["secretKeyRef"] = store(name, change["value"], after["url"])
-            headers[name] = header
-        patch["secretHeaders"] = [*headers.values()]
-    if "oauth2" in fields:
-        client = fields["oauth2"]
-        others = client and {name: value for name, value in client.items() if name != "client_secret"}
-        patch["oauth2"] = others and in_camel_case(OAuth2, others)
-        if client and "client_secret" in client:
-            urls = after["url"], after["oauth2"]["token_url"]
-            patch["oauth2"]["clientSecretRef"] = store("oauth2", client["client_secret"], *urls)
-    replaced_names = _secret_names(spec) - _secret_names(merged(spec, patch))
-    return CredentialPlan(patch, created, tuple(sorted(replaced_names)))
+                reference = self._create(f"secret_headers.{name}", {VALUE_FIELD: change["value"]}, self.after["url"])
+                headers[name]["secretKeyRef"] = reference
+        return [*headers.values()]
+
+    def oauth2(self, client: Document) -> Document:
+        """Return the merge patch of the client."""
+        patch = in_camel_case(OAuth2, {name: value for name, value in client.items() if name != "client_secret"})
+        if "client_secret" in client:
+            urls = self.after["url"], self.after["oauth2"]["token_url"]
+            patch["clientSecretRef"] = self._create("oauth2", {VALUE_FIELD: client["client_secret"]}, *urls)
+        return patch
+
+    def tls(self, change: Document) -> Document:
+        """Return the merge patch of the references to certificates."""
+        patch = Document()
+        if "ca_certificates" in change:
+            text = change["ca_certificates"]
+            ca = text and self._create("tls.ca_certificates", {AUTHORITIES_FIELD: text}, type_=CONFIG_MAP)
+            patch["caCertificateRefs"] = ca and [ca]
+        if not change.keys().isdisjoint(_PAIR):
+            texts = [change.get(name) for name in _PAIR]
+            pair = dict(zip(PAIR_FIELDS, texts, strict=True)) if all(texts) else None
+            patch["clientCertificateRef"] = pair and self._create(
+                "tls.client_key", pair, self.after["url"], type_="kubernetes.io/tls"
+            )
+        return patch
+
+    def _create(self, field: str, values: Document, *urls: str, type_: Any = "Opaque") -> dict[str, str]:
+        name = credential_secret_name(self.endpoint, field, self.version)
+        hosts = dict.fromkeys(origin_of(url)[1] for url in urls)
+        self.created[name] = CredentialObject(type=type_, fields=values, hosts=tuple(hosts))
+        return {"name": name} | ({"key": VALUE_FIELD} if VALUE_FIELD in values else {})
 
 
 def _secret_names(spec: Mapping[str, Any]) -> set[str]:
     references = [header["secretKeyRef"] for header in spec.get("secretHeaders") or ()]
     references += [spec["oauth2"]["clientSecretRef"]] if spec.get("oauth2") else []
+    tls = spec.get("tls") or {}
+    references += [*(tls.get("caCertificateRefs") or ()), *filter(None, [tls.get("clientCertificateRef")])]
     return {reference["name"] for reference in references}
 
 

@@ -10,11 +10,11 @@ from pydantic_core import PydanticUndefined
 
 from hookwright_crds.base import Duration
 from hookwright_crds.derived_models import in_snake_case
+from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS
 from hookwright_crds.documents.webhook_bodies import WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
 from hookwright_crds.events import described_types
 from hookwright_crds.keys import KeyScope
-from hookwright_crds.resources import CREDENTIAL_FIELDS
 from hookwright_crds.urls import check_url
 from hookwright_crds.users import UserRole
 
@@ -25,6 +25,7 @@ _OPTIONS: Final = {
     "form": ["--signature-form"], "header": ["--signature-header"], "secret_headers": ["--secret-header"],
     "client_id": ["--oauth2-client-id"], "client_secret": ["--oauth2-client-secret"],
     "token_url": ["--oauth2-token-url"], "scopes": ["--oauth2-scope"], "endpoint_params": ["--oauth2-param"],
+    "ca_certificates": ["--tls-ca"], "client_certificate": ["--tls-certificate"], "client_key": ["--tls-key"],
 }  # fmt: skip
 """The names of options that are not the name of the field."""
 _CHECKS: Final = {"duration": get_args(Duration)[-1], "url": AfterValidator(check_url)}
@@ -36,7 +37,7 @@ def text() -> str:
     """Return the file of the command line."""
     data = {
         "endpoint_fields": list(_fields(EndpointFields)),
-        "credential_fields": list(_fields(WebhookRequest, CREDENTIAL_FIELDS)),
+        "credential_fields": list(_fields(WebhookRequest, GIVEN_FIELDS)),
         "event_types": described_types(),
         "key_scopes": list(KeyScope),
         "user_roles": list(UserRole),
@@ -50,7 +51,7 @@ def _fields(model: type[BaseModel], names: Collection[str] = ()) -> Iterator[dic
         if names and name not in names:
             continue
         flags = {"required": info.is_required(), "hidden": name in HIDDEN_FIELDS, "push_only": name in PUSH_FIELDS}
-        is_secret = isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("format") == "password"
+        is_secret = isinstance(info.json_schema_extra, dict) and "writeOnly" in info.json_schema_extra
         yield {
             "name": name,
             "spec": info.alias or name,

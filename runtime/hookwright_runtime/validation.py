@@ -29,10 +29,6 @@ _FIELDS: Final = {
 """The field to correct, by the sentence of a rule for several fields."""
 _PUSH_ONLY: Final = PUSH_ONLY_SENTENCE.removeprefix("{}")
 """The end of a sentence that begins with the field to correct."""
-_YAML_ONLY: Final = {
-    "tls": "set spec.tls in the YAML of the WebhookEndpoint; this API only shows the names of ConfigMaps and Secret",
-}
-"""Words about fields of an endpoint that requests cannot set."""
 _SUBJECT: Final = re.compile(r"^[A-Z][a-z]+ should ")
 """The beginning of a message of pydantic, whose subject is a Python type."""
 _LONGEST: Final = 256
@@ -96,7 +92,7 @@ def _sentence(error: Mapping[str, Any]) -> str:
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
-        return _YAML_ONLY.get(str(error["loc"][-1]), "is unknown; omit it")
+        return "is unknown; omit it"
     if error["type"] == "string_pattern_mismatch" and (sentence := SENTENCES.get(error["ctx"]["pattern"])):
         return sentence["message"]
     message = str(error["msg"]).removeprefix("Value error, ").partition(" after validation, not ")[0]

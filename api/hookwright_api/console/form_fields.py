@@ -89,7 +89,8 @@ class FormField(NamedTuple):
 
     Attributes:
         name: of the field; that of a field of an object follows the object's name and a period.
-        kind: ``text``, ``password``, ``number``, ``time``, ``choice``, ``choices``, ``flag``, ``lines`` or ``pairs``.
+        kind: ``text``, ``password``, ``pem``, ``number``, ``time``, ``choice``, ``choices``, ``flag``, ``lines`` or
+            ``pairs``.
         help: the description.
         example: a JSON value; empty if there is none.
         bounds: attributes of HTML.
@@ -155,7 +156,7 @@ class FormField(NamedTuple):
                 return form.pairs(self.name)
             case "time" if form.text(self.name):
                 return moment_of(self.name, form.text(self.name), "0")
-        value = form.raw(self.name) if self.kind == "password" else form.text(self.name)
+        value = form.raw(self.name) if self.kind in ("password", "pem") else form.text(self.name)
         return self._entry(value) if value else None
 
     def _entry(self, text: str) -> int | str:
@@ -190,8 +191,8 @@ def _fields(schema: Any, definitions: Any, path: str, *, is_optional: bool) -> I
             kind = "choices" if kind == "lines" else "choice"
         elif node.get("format") == "date-time":
             kind = "time"
-        elif node.get("format") == "password":
-            kind = "password"
+        elif node.get("format") in ("password", "pem"):
+            kind = node["format"]
         words = name.replace("_", " ")
         # Pydantic makes a title from the name of a field that has none.
         title = value.get("title", words.title())

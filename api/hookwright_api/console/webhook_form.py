@@ -6,11 +6,10 @@ from typing import Any, Final
 from pydantic import Field
 
 from hookwright_api.console.form_fields import Form, FormField, fields_of
-from hookwright_crds.documents.credential_bodies import SecretHeaderRequest
+from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS, SecretHeaderRequest
 from hookwright_crds.documents.webhook_bodies import WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields, HeaderName
 from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel
-from hookwright_crds.resources import CREDENTIAL_FIELDS
 
 
 class _SecretHeader(SecretHeaderRequest):
@@ -22,8 +21,9 @@ class _SecretHeader(SecretHeaderRequest):
 def _credential_fields() -> Iterator[tuple[str, FormField]]:
     """Yield the fields of credentials, all of which can stay empty."""
     for name, field in fields_of(WebhookRequest).items():
-        if name.startswith("oauth2."):
-            yield name, field._replace(label=f"OAuth2: {field.label.lower()}", is_optional=True)
+        title = {"oauth2": "OAuth2", "tls": "TLS"}.get(name.partition(".")[0])
+        if title is not None:
+            yield name, field._replace(label=f"{title}: {field.label.lower()}", is_optional=True)
     for part in ("name", "prefix", "value"):
         field, name = fields_of(_SecretHeader)[part], f"secret_headers.{part}"
         yield name, field._replace(name=name, label=f"Secret header: {field.label.lower()}", is_optional=True)
@@ -41,14 +41,19 @@ FIELDS: Final[Mapping[str, FormField]] = {
 FIRST: Final = [name for name in FIELDS if name.partition(".")[0] in _FIRST]
 """The fields above "More settings", which has all others."""
 TARGETS: Final = {
-    name: "url" if group in ("url", *PUSH_FIELDS, *CREDENTIAL_FIELDS) else "pull" if group == "pull" else ""
+    name: "url" if group in ("url", *PUSH_FIELDS, *GIVEN_FIELDS) else "pull" if group == "pull" else ""
     for name in FIELDS
     for group in (name.partition(".")[0],)
 }
 """The target that an endpoint must have for a field to apply, empty if it always applies."""
-HIDING: Final = {"headers": "headers", "secret_headers.name": "secret_headers", "oauth2.client_id": "oauth2"}
+HIDING: Final = {
+    "headers": "headers",
+    "secret_headers.name": "secret_headers",
+    "oauth2.client_id": "oauth2",
+    "tls.ca_certificates": "tls",
+}
 """The fields with hidden values, by the field of the form that comes after the names of what is present."""
-_OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name} - {*CREDENTIAL_FIELDS}
+_OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name} - {*GIVEN_FIELDS}
 """The fields that are objects, each of which has fields of its own in the form."""
 CHANNELS: Final = {
     Channel.EMAIL: "Email",
@@ -72,15 +77,15 @@ def applied_fields(document: Mapping[str, Any]) -> list[FormField]:
     return [
         field
         for name, field in FIELDS.items()
-        if name.partition(".")[0] not in CREDENTIAL_FIELDS
-        and (not TARGETS[name] or document.get(TARGETS[name]) is not None)
+        if name.partition(".")[0] not in GIVEN_FIELDS and (not TARGETS[name] or document.get(TARGETS[name]) is not None)
     ]
 
 
 def hidden_names(document: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the names of the present headers, and the token server, by the field that hides their values."""
     names = {name: sorted(document.get(name, ())) for name in (*HIDDEN_FIELDS, "secret_headers")}
-    return {**names, "oauth2": [document["oauth2"]["token_url"]] if document.get("oauth2") else []}
+    oauth2 = [document["oauth2"]["token_url"]] if document.get("oauth2") else []
+    return {**names, "oauth2": oauth2, "tls": ["certificates"] if document.get("tls") else []}
 
 
 def form_of(document: Mapping[str, Any]) -> Form:
@@ -88,7 +93,7 @@ def form_of(document: Mapping[str, Any]) -> Form:
 
     Of hidden fields it has nothing, because a value may be a credential.
     """
-    visible = {name: value for name, value in document.items() if name not in (*HIDDEN_FIELDS, *CREDENTIAL_FIELDS)}
+    visible = {name: value for name, value in document.items() if name not in (*HIDDEN_FIELDS, *GIVEN_FIELDS)}
     values = {field.name: field.values(visible) for field in FIELDS.values()}
     return Form({"target": ["pull" if document.get("pull") is not None else "url"], **values})
 
@@ -118,7 +123,7 @@ def document_in(form: Form) -> dict[str, Any]:
 
 def _read_credentials(document: dict[str, Any], *, is_pulled: bool) -> None:
     """Set the credentials of a document from the fields of the form; those that are all empty change nothing."""
-    for group in CREDENTIAL_FIELDS:
+    for group in GIVEN_FIELDS:
         parts = {part: value for part, value in document.pop(group).items() if value}
         if is_pulled:
             document[group] = None
@@ -143,6 +148,7 @@ def patch_in(form: Form, present: Mapping[str, Any]) -> dict[str, Any]:
             document[name] = {**dict.fromkeys(names), **document[name]}
     if names := form.all("removed_secret_headers"):
         document["secret_headers"] = {**dict.fromkeys(names), **(document.get("secret_headers") or {})}
-    if form.all("removed_oauth2"):
-        document.setdefault("oauth2", None)
+    for group in ("oauth2", "tls"):
+        if form.all(f"removed_{group}"):
+            document.setdefault(group, None)
     return document

@@ -36,7 +36,7 @@ from hookwright_api.webhook_credentials import CredentialPlan, plan_credentials,
 from hookwright_api.webhook_document import endpoint_summary, etag_of, spec_of
 from hookwright_crds.base import object_path
 from hookwright_crds.conditions import CREDENTIALS_NOT_FOUND, find
-from hookwright_crds.documents.credential_bodies import CredentialSecret
+from hookwright_crds.documents.credential_bodies import CredentialObject
 from hookwright_crds.documents.webhook_bodies import NewWebhookAnswer, WebhookRequest
 from hookwright_crds.permissions import MANAGE
 from hookwright_runtime.errors import KubeError
@@ -186,7 +186,7 @@ async def _others(services: Services, creation: WebhookCreation, name: str) -> E
 
 
 async def register(
-    services: Services, result: Created, credentials: Mapping[str, CredentialSecret] | None = None
+    services: Services, result: Created, credentials: Mapping[str, CredentialObject] | None = None
 ) -> tuple[EndpointRecord, str]:
     """Return an endpoint when it is ready, with its signing secret.
 

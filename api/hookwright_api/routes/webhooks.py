@@ -37,7 +37,7 @@ from hookwright_api.webhook_document import (
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta, object_path
-from hookwright_crds.documents.credential_bodies import CredentialsChange
+from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS, CredentialsChange
 from hookwright_crds.documents.delivery_bodies import Limit
 from hookwright_crds.documents.webhook_bodies import (
     Status,
@@ -48,7 +48,7 @@ from hookwright_crds.documents.webhook_bodies import (
 )
 from hookwright_crds.permissions import MANAGE, READ
 from hookwright_crds.reading import read
-from hookwright_crds.resources import CREDENTIAL_FIELDS, WebhookEndpoint
+from hookwright_crds.resources import WebhookEndpoint
 from hookwright_crds.trimming import trimmed_with_labels
 from hookwright_runtime.errors import KubeError
 from hookwright_runtime.problems import FieldFault, ProblemError, invalid, not_found
@@ -177,7 +177,7 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
     check_url_scheme(services, fields.get("url"))
     check_expiry(services, patch.expires_at)
     # With another target, a header that is set at the same time must not follow.
-    same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull", *CREDENTIAL_FIELDS))
+    same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull", *GIVEN_FIELDS))
     version, plan = secrets.token_hex(8), NO_CREDENTIALS
 
     async def apply(live: Object) -> EndpointRecord:

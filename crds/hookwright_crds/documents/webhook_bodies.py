@@ -12,6 +12,8 @@ from hookwright_crds.documents.credential_bodies import (
     OAuth2Request,
     SecretHeaderPatch,
     SecretHeaderRequest,
+    TlsPatch,
+    TlsRequest,
 )
 from hookwright_crds.documents.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
 from hookwright_crds.endpoint_fields import (
@@ -23,6 +25,7 @@ from hookwright_crds.endpoint_fields import (
     check_consistent,
 )
 from hookwright_crds.resources import CREDENTIAL_FIELDS, MAX_SECRET_HEADERS, check_credentials
+from hookwright_crds.tls import HTTPS_PATTERN, TLS_SENTENCE
 
 MAX_LABELS: Final = 32
 """Most labels of an endpoint; a label has at most 126 characters, so the API's view keeps all of them."""
@@ -89,6 +92,7 @@ class WebhookRequest(_RequestFields):
 
     secret_headers: SecretHeaders = Field(default={})
     oauth2: OAuth2Request | None = Field(default=None, description=_OAUTH2)
+    tls: TlsRequest | None = Field(default=None, description="Private certificate authorities, a client certificate.")
     enabled: Enabled = True
     labels: Labels = Field(default={})
 
@@ -101,6 +105,8 @@ class WebhookRequest(_RequestFields):
         for name in CREDENTIAL_FIELDS if self.pull is not None else ():
             if getattr(self, name):
                 raise ValueError(PUSH_ONLY_SENTENCE.format(name))
+        if self.tls is not None and not re.match(HTTPS_PATTERN, self.url or ""):
+            raise ValueError(TLS_SENTENCE)
         return self
 
 
@@ -120,6 +126,7 @@ class WebhookPatch(_PatchFields):  # type: ignore[misc]
 
     secret_headers: dict[HeaderName, SecretHeaderPatch | None] | None = None
     oauth2: OAuth2Patch | None = None
+    tls: TlsPatch | None = None
     enabled: Enabled | None = None
     labels: dict[LabelName, LabelValue | None] | None = None
 
@@ -165,11 +172,11 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
     )
     ca_certificate_names: list[str] = Field(
         description="The ConfigMaps with the certificate authorities that requests trust, in place of the system's; "
-        "spec.tls sets them, in YAML only.",
+        "tls sets them.",
         examples=[["partner-ca"]],
     )
     client_certificate_name: str | None = Field(
-        description="The Secret with the client certificate of requests; spec.tls sets it, in YAML only.",
+        description="The Secret with the client certificate of requests; tls sets it.",
         examples=["partner-client"],
     )
     labels: dict[str, str] = Field(description="Labels without a prefix.", examples=[{"team": "billing"}])

@@ -1,15 +1,15 @@
-"""The Secrets with credentials that `/v1` hands over: each one is created once, never changed, and never read back."""
+"""The Secrets and ConfigMaps with credentials that `/v1` hands over: created once, never changed, never read back."""
 
 from typing import Any, Final
 
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, MADE_BY_API, secrets_path
-from hookwright_crds.documents.credential_bodies import VALUE_FIELD, CredentialsChange, CredentialSecret
+from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, MADE_BY_API
+from hookwright_crds.documents.credential_bodies import CONFIG_MAP, CredentialObject, CredentialsChange
 from hookwright_runtime.errors import KubeError, KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient, Object
 from hookwright_runtime.problems import Code, ProblemError, unavailable
 
-_LABELS: Final = {**MADE_BY_API, CREDENTIAL_LABEL: "true"}
+_PATHS: Final = {"Secret": "secrets", CONFIG_MAP: "configmaps"}
 
 
 class CredentialSecrets:
@@ -28,10 +28,11 @@ class CredentialSecrets:
             ProblemError: 409, a name is in use, or the quota is used up; 503, the API server is unavailable.
         """
         try:
-            for name, secret in change.created.items():
-                await self._create(_manifest(namespace, name, endpoint, change.uid, secret))
+            for name, credential in change.created.items():
+                await self._create(_manifest(namespace, name, endpoint, change.uid, credential))
             for name in change.removed:
-                await self._remove(secrets_path(namespace, name), change.uid)
+                for kind in _PATHS:
+                    await self._remove(_path(kind, namespace, name), change.uid)
         except KubeError as error:
             # No text of the API server is passed on: an admission webhook may repeat the Secret.
             if error.status == 403 and "exceeded quota" in error.explanation:
@@ -42,15 +43,15 @@ class CredentialSecrets:
             raise unavailable("the API server does not accept the Secrets now") from None
 
     async def _create(self, manifest: Object) -> None:
-        meta = manifest["metadata"]
+        kind, meta = manifest["kind"], manifest["metadata"]
         try:
-            await self._kube.post(secrets_path(meta["namespace"]), manifest)
+            await self._kube.post(_path(kind, meta["namespace"]), manifest)
         except KubeError as error:
             if error.reason != "AlreadyExists":
                 raise
-            secret = await self._kube.get(secrets_path(meta["namespace"], meta["name"]))
+            secret = await self._kube.get(_path(kind, meta["namespace"], meta["name"]))
             if not _is_owned(secret, meta["ownerReferences"][0]["uid"]):
-                detail = f'Secret "{meta["name"]}" exists, and is not one of this webhook; delete it'
+                detail = f'{kind} "{meta["name"]}" exists, and is not one of this webhook; delete it'
                 raise ProblemError(409, detail) from None
 
     async def _remove(self, path: str, uid: str) -> None:
@@ -64,23 +65,21 @@ class CredentialSecrets:
             await self._kube.delete(path, uid=secret["metadata"]["uid"])
 
 
+def _path(kind: str, namespace: str, name: str = "") -> str:
+    return f"/api/v1/namespaces/{namespace}/{_PATHS[kind]}/{name}".rstrip("/")
+
+
 def _is_owned(secret: Object, uid: str) -> bool:
     return any(owner["uid"] == uid for owner in secret["metadata"].get("ownerReferences") or ())
 
 
-def _manifest(namespace: str, name: str, endpoint: str, uid: str, secret: CredentialSecret) -> dict[str, Any]:
-    """Return a Secret that is deleted with its endpoint."""
+def _manifest(namespace: str, name: str, endpoint: str, uid: str, credential: CredentialObject) -> dict[str, Any]:
+    """Return a Secret or ConfigMap that is deleted with its endpoint."""
     owner = {"apiVersion": API_VERSION, "kind": "WebhookEndpoint", "name": endpoint, "uid": uid, "controller": True}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "immutable": True,
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": _LABELS,
-            "annotations": {HOSTS_ANNOTATION: ", ".join(secret.hosts)},
-            "ownerReferences": [owner],
-        },
-        "stringData": {VALUE_FIELD: secret.value},
-    }
+    labels = {**MADE_BY_API, CREDENTIAL_LABEL: "true"}
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]}
+    manifest: Object = {"apiVersion": "v1", "immutable": True, "metadata": metadata}
+    if credential.type == CONFIG_MAP:
+        return {**manifest, "kind": CONFIG_MAP, "data": credential.fields}
+    metadata["annotations"] = {HOSTS_ANNOTATION: ", ".join(credential.hosts)}
+    return {**manifest, "kind": "Secret", "type": credential.type, "stringData": credential.fields}

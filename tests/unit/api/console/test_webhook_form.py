@@ -17,12 +17,13 @@ from hookwright_api.console.webhook_form import (
 )
 from hookwright_api.webhook_document import merged
 from hookwright_crds.base import Timestamp
+from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS
 from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
-from hookwright_crds.resources import CREDENTIAL_FIELDS, WebhookEndpointSpec
+from hookwright_crds.resources import WebhookEndpointSpec
 
 ENDPOINT = WebhookRequest(url="https://example.com/hooks", events=("delivered",)).model_dump(
-    mode="json", exclude=set(CREDENTIAL_FIELDS)
+    mode="json", exclude=set(GIVEN_FIELDS)
 )
 
 
@@ -68,10 +69,10 @@ def test_a_new_endpoint_has_the_defaults_of_the_contract() -> None:
     form = form_of({})
     text = document_in(sent(form, url=["https://example.com/hooks"], events=["delivered"]))
     request = WebhookRequest.model_validate(merged({}, text))
-    assert request.model_dump(mode="json", exclude=set(CREDENTIAL_FIELDS)) == ENDPOINT
+    assert request.model_dump(mode="json", exclude=set(GIVEN_FIELDS)) == ENDPOINT
     pull_document = document_in(sent(form, target=["pull"], events=["delivered"]))
     assert merged({}, pull_document)["pull"] == {"lease": "30s"}
-    assert not {"url", *PUSH_FIELDS, *CREDENTIAL_FIELDS} & merged({}, pull_document).keys()
+    assert not {"url", *PUSH_FIELDS, *GIVEN_FIELDS} & merged({}, pull_document).keys()
 
 
 @pytest.mark.parametrize(
@@ -111,23 +112,26 @@ def test_credentials_stay_are_replaced_and_are_removed_one_by_one() -> None:
     """A form without them changes none; another target removes all. No form shows a value."""
     header = {"Authorization": {"prefix": "Bearer ", "value": "a secret"}}
     oauth2 = {"client_id": "a client", "client_secret": "a secret", "token_url": "https://auth.example.com/"}
-    present = {**ENDPOINT, "secret_headers": header, "oauth2": oauth2}
+    present = {**ENDPOINT, "secret_headers": header, "oauth2": oauth2, "tls": {"client_key": "a secret"}}
     form = form_of(present)
     assert "a secret" not in str(form)
-    assert not patch_in(form, present).keys() & {*CREDENTIAL_FIELDS}
+    assert not patch_in(form, present).keys() & {*GIVEN_FIELDS}
     assert hidden_names(present) == {
         "headers": [],
         "secret_headers": ["Authorization"],
         "oauth2": ["https://auth.example.com/"],
+        "tls": ["certificates"],
     }
     entry = {"secret_headers.name": ["X-Key"], "secret_headers.value": ["new"], "oauth2.client_secret": ["new"]}
     patch = patch_in(sent(form, removed_secret_headers=["Authorization"], **entry), present)
     assert patch["secret_headers"] == {"Authorization": None, "X-Key": {"value": "new"}}
     assert patch["oauth2"] == {"client_secret": "new"}
-    patch = patch_in(sent(form, removed_secret_headers=["Authorization"], removed_oauth2=["x"]), present)
-    assert (patch["secret_headers"], patch["oauth2"]) == ({"Authorization": None}, None)
+    removed = {"removed_secret_headers": ["Authorization"], "removed_oauth2": ["x"], "removed_tls": ["x"]}
+    patch = patch_in(sent(form, **removed), present)
+    assert (patch["secret_headers"], patch["oauth2"], patch["tls"]) == ({"Authorization": None}, None, None)
+    assert patch_in(sent(form, **{"tls.client_key": ["pem"]}), present)["tls"] == {"client_key": "pem"}
     patch = patch_in(sent(form, target=["pull"], **entry), present)
-    assert {patch[name] for name in CREDENTIAL_FIELDS} == {None}
+    assert {patch[name] for name in GIVEN_FIELDS} == {None}
 
 
 def test_an_emptied_field_is_reset_and_another_target_resets_the_fields_of_the_first() -> None:
