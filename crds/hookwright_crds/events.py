@@ -270,6 +270,8 @@ def described_types() -> list[dict[str, Any]]:
             "meaning": meaning,
             "example": example(name),
             "wildcards": [wildcard for wildcard in (EVERY_TYPE, *CHANNEL_WILDCARDS) if name in expanded([wildcard])],
+            "deprecated": False,
+            "payload_schema": None,
         }
         for channel, names in CATALOGUE.items()
         for name, meaning in names.items()

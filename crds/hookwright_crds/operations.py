@@ -120,8 +120,9 @@ OPERATIONS: Final = (
         "testWebhook", "POST", "/v1/webhooks/{id}/test", TEST, ("create", "test"), TestAnswer,
         """Send one signed event now, and return the result. There is no retry.
 
-        Without a body it is a synthetic `delivered` event. The delivery log shows it with `test: true`. 429 means that
-        too many tests are in progress: 2 of one endpoint, or 16 of one organization.
+        Without a body it is a synthetic `delivered` event. Without a payload, an own type has its example. The delivery
+        log shows it with `test: true`. 429 means that too many tests are in progress: 2 of one endpoint, or 16 of one
+        organization.
         """,
     ),
     ApiOperation(

@@ -23,7 +23,7 @@ grown brought built bought caught chosen drawn fallen felt got heard hidden lost
 understood won another others both each other all any none some this that these those what who whom whose where when how
 why more most least less own such nobody nothing everything whoever whatever
 """
-_NOUNS: Final = "seed speed need feed embed bed expected observed enabled allowed required desired elapsed"
+_NOUNS: Final = "seed speed need feed embed bed expected observed enabled deprecated allowed required desired elapsed"
 _NO_NOUNS: Final = frozenset(_ODD_WORDS.split())
 _NOUNS_IN_ED: Final = frozenset(_NOUNS.split())
 

@@ -4,10 +4,10 @@ Reconciling writes it, the intake asks it for subscribers, delivery asks it how 
 reader never sees a partial change. One event loop owns it.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
@@ -238,7 +238,7 @@ class Registry:
     """Projects, event types and endpoints, indexed by the keys of their look-ups."""
 
     _projects: dict[tuple[str, str], ProjectSettings] = field(default_factory=dict)
-    _event_types: dict[str, set[str]] = field(default_factory=dict)
+    _event_types: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
     _endpoints: dict[str, Endpoint] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_project: dict[tuple[str, str], dict[str, Endpoint]] = field(default_factory=dict)
@@ -258,17 +258,17 @@ class Registry:
         """Reject further events of a project."""
         self._projects.pop((namespace, name), None)
 
-    def put_event_type(self, namespace: str, name: str) -> None:
+    def put_event_type(self, namespace: str, name: str, example: Mapping[str, Any]) -> None:
         """Accept events of an own type of the namespace."""
-        self._event_types.setdefault(namespace, set()).add(name)
+        self._event_types.setdefault(namespace, {})[name] = example
 
     def remove_event_type(self, namespace: str, name: str) -> None:
         """Refuse further events of an own type."""
-        self._event_types.get(namespace, set()).discard(name)
+        self._event_types.get(namespace, {}).pop(name, None)
 
-    def event_types(self, namespace: str) -> Collection[str]:
-        """Return the own types of a namespace."""
-        return self._event_types.get(namespace, ())
+    def event_types(self, namespace: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the own types of a namespace, each with its example."""
+        return self._event_types.get(namespace, {})
 
     def project(self, namespace: str, name: str) -> ProjectSettings | None:
         """Return the settings of a project, None if it does not exist."""

@@ -63,7 +63,7 @@ class Tour:
     def paths(self) -> Iterator[str]:
         """Yield every page."""
         yield from ("/", "/account", "/new-project", "/search")
-        for part in ("", "/deliveries", "/keys", "/new-key", "/start", "/new-endpoint", "/delete"):
+        for part in ("", "/deliveries", "/event-types", "/keys", "/new-key", "/start", "/new-endpoint", "/delete"):
             yield self.project + part
         yield from (f"{self.project}/keys/{self.key}/revoke", self.delivery, self.pulled, f"{self.pulled}/verify")
         for part in (

@@ -5,7 +5,7 @@ import re
 
 from playwright.sync_api import expect
 from support.api_receiver import Received
-from support.console_browser import Person
+from support.console_browser import ATTACK, Person
 from support.polling import eventually
 
 from hookwright_crds.events import OPERATIONAL_TYPES
@@ -60,6 +60,35 @@ def test_an_endpoint_is_added_tested_changed_suspended_and_deleted(admin: Person
     admin.follow("Delete…")
     admin.press("Delete the endpoint")
     page.get_by_text("The endpoint is deleted").wait_for()
+
+
+def test_an_own_type_is_read_chosen_and_tested(admin: Person, receiver: Received) -> None:
+    """Its example is on the page of types, and in the form of a test of an endpoint that subscribes to it."""
+    page, organization = admin.page, admin.service.organization
+    admin.open("/projects/billing/event-types")
+    expect(page.get_by_text("Your organization has none yet.")).to_be_visible()
+    spec = {"meaning": f"A customer paid. {ATTACK}", "example": {"messageId": "inv-17", "amount": 129.9}}
+    organization.apply({"kind": "EventType", "metadata": {"name": "invoice.paid"}, "spec": spec})
+
+    def is_listed() -> bool:
+        page.reload()
+        return page.get_by_text("invoice.paid", exact=True).count() == 1
+
+    eventually(is_listed, "the type is listed")
+    page.get_by_text("invoice.paid", exact=True).click()
+    expect(page.get_by_label("Example of invoice.paid")).to_contain_text("129.9")
+    admin.follow("Endpoints")
+    admin.follow("Add an endpoint")
+    page.get_by_label("URL of your receiver").fill(f"{receiver.url}/ledger")
+    page.get_by_label("invoice.paid", exact=True).check()
+    admin.press("Add the endpoint")
+    page.get_by_role("heading", name="The endpoint is ready").wait_for()
+    admin.follow("Send a test")
+    expect(page.get_by_label("Event type")).to_have_value("invoice.paid")
+    admin.press("Send the test")
+    page.get_by_text("answered HTTP 200").wait_for()
+    assert receiver.requests[-1][2] == b'{"type":"invoice.paid","messageId":"inv-17","amount":129.9,"test":true}'
+    assert page.evaluate("window.attacked") is None
 
 
 def change_and_suspend(admin: Person) -> None:

@@ -8,6 +8,7 @@ HOME: Final = "/console/"
 PROJECT_TABS: Final = {
     "endpoints": "Endpoints",
     "deliveries": "Deliveries",
+    "event-types": "Event types",
     "keys": "API keys",
     "start": "Get started",
 }

@@ -94,6 +94,11 @@ class Visit:
         """The endpoints of the project of the path."""
         return self.services.view.endpoints.find("project", (self.organization, self.project.identity.name))
 
+    @property
+    def event_types(self) -> Mapping[str, Mapping[str, Any]]:
+        """Each event type in the form of ``/v1``."""
+        return self.services.view.event_types(self.organization)
+
     @cached_property
     def endpoint(self) -> EndpointRecord:
         """The endpoint of the path.

@@ -1,6 +1,6 @@
 """Pure: the form of an endpoint, derived from the fields of the contract, as the documents of `/v1`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import Field
@@ -9,7 +9,9 @@ from hookwright_api.console.form_fields import Form, FormField, fields_of
 from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS, SecretHeaderRequest
 from hookwright_crds.documents.webhook_bodies import WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields, HeaderName
-from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel
+from hookwright_crds.events import CHANNEL_WILDCARDS, EVERY_TYPE, Channel
+
+EventTypes = Mapping[str, Mapping[str, Any]]
 
 
 class _SecretHeader(SecretHeaderRequest):
@@ -35,6 +37,7 @@ FIELDS: Final[Mapping[str, FormField]] = {
     **fields_of(EndpointFields),
     "url": fields_of(EndpointFields)["url"]._replace(is_optional=False),
     **dict(_credential_fields()),
+    "events": fields_of(EndpointFields)["events"]._replace(kind="choices"),
     _LABELS: fields_of(WebhookRequest)[_LABELS],
 }
 """Everything that the form has: a new field of the contract appears here."""
@@ -56,20 +59,39 @@ HIDING: Final = {
 _OBJECTS: Final = {name.partition(".")[0] for name in FIELDS if "." in name} - {*GIVEN_FIELDS}
 """The fields that are objects, each of which has fields of its own in the form."""
 CHANNELS: Final = {
+    Channel.OWN: "Own types",
     Channel.EMAIL: "Email",
     Channel.WHATSAPP: "WhatsApp",
     Channel.SMS: "SMS",
     Channel.HOOKWRIGHT: "Other endpoints of the project",
 }
-"""The channels in words."""
-EVENT_GROUPS: Final = {
-    "": {
-        EVERY_TYPE: "Every event",
-        **{name: f"Every {CHANNELS[channel]} event" for name, channel in CHANNEL_WILDCARDS.items()},
-    },
-    **{CHANNELS[channel]: meanings for channel, meanings in CATALOGUE.items()},
+"""The channels in words, in the order of pages."""
+_WILDCARDS: Final = {
+    EVERY_TYPE: "Every event",
+    **{name: f"Every {CHANNELS[channel]} event" for name, channel in CHANNEL_WILDCARDS.items()},
 }
-"""The options of ``events`` with words, by the title of their group."""
+
+
+def event_groups(event_types: EventTypes, chosen_names: Iterable[str] = ()) -> dict[str, dict[str, str]]:
+    """Return the meaning of each event type by its name, by the title of its group.
+
+    Args:
+        event_types: in the form of `/v1`.
+        chosen_names: of an endpoint; the last group has those that are neither an event type nor a wildcard.
+    """
+    groups: dict[str, dict[str, str]] = {title: {} for title in CHANNELS.values()}
+    for name, document in event_types.items():
+        groups[CHANNELS[document["channel"]]][name] = ("Deprecated. " if document["deprecated"] else "") + document[
+            "meaning"
+        ]
+    missing_names = [name for name in chosen_names if name not in (*event_types, *_WILDCARDS)]
+    groups["Missing types"] = dict.fromkeys(missing_names, "The organization has no EventType with this name.")
+    return {title: meanings for title, meanings in groups.items() if meanings}
+
+
+def subscription_groups(event_types: EventTypes, chosen_names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the options of ``events``: the wildcards, then the groups of `event_groups`."""
+    return {"": _WILDCARDS, **event_groups(event_types, chosen_names)}
 
 
 def applied_fields(document: Mapping[str, Any]) -> list[FormField]:

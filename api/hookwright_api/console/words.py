@@ -1,5 +1,6 @@
 """Pure: the words that people read instead of statuses, reasons and codes."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -153,6 +154,11 @@ def age_between(begin: datetime | str, now: datetime) -> str:
         if seconds >= length:
             return f"{seconds // (length // 2)} {unit}"
     return f"{seconds} s"
+
+
+def json_text(value: Any) -> str:
+    """Return a JSON value on lines."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def percent(part: int, whole: int) -> str:

@@ -29,7 +29,7 @@ from hookwright_api.idempotency import (
 )
 from hookwright_api.routes.created_objects import IdempotencyKey, check_expiry, created_object, take_back
 from hookwright_api.routes.webhook_secrets import served_secret
-from hookwright_api.routes.webhooks import change_secrets, check_url_scheme, keep
+from hookwright_api.routes.webhooks import change_secrets, check_event_types, check_url_scheme, keep
 from hookwright_api.services import Services, services_of
 from hookwright_api.view.table_records import EndpointRecord
 from hookwright_api.webhook_credentials import CredentialPlan, plan_credentials, without_values
@@ -147,6 +147,7 @@ async def create(
     name, record = _name(services, creation, idempotency_key)
     if record is not None:
         return Created(record, is_new=False, repeatable=True)
+    check_event_types(services, creation.organization, creation.body.events)
     repeatable = idempotency_key is not None
     manifest = creation.manifest(name, creator, repeatable=repeatable)
     try:

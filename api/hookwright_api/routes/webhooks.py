@@ -4,7 +4,7 @@ A change or a deletion reads the object, checks who owns it, and writes only the
 """
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import suppress
 from typing import Annotated, Any, Final, TypeVar
 
@@ -46,6 +46,7 @@ from hookwright_crds.documents.webhook_bodies import (
     WebhookRequest,
     WebhooksAnswer,
 )
+from hookwright_crds.events import SUBSCRIPTIONS, UnknownEventTypeError, is_own_type
 from hookwright_crds.permissions import MANAGE, READ
 from hookwright_crds.reading import read
 from hookwright_crds.resources import WebhookEndpoint
@@ -188,6 +189,7 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
         if not fields:
             return keep(services, live)
         after = _check_result(live, fields)
+        check_event_types(services, identity.namespace, fields.get("events", ()), live["spec"]["events"])
         plan = plan_credentials(identity.name, fields, after, live["spec"], version)
         if plan.created:
             await change_secrets(services, identity, created=plan.created)
@@ -244,6 +246,20 @@ def check_url_scheme(services: Services, url: str | None) -> None:
     """
     if url is not None and url[:5].lower() == "http:" and not services.settings.allow_http:
         raise invalid(FieldFault("url", "must be an https URL, such as https://example.com/hooks"))
+
+
+def check_event_types(
+    services: Services, organization: str, events: Iterable[str], present_events: Container[str] = ()
+) -> None:
+    """Return if each event type of a request is known, or the endpoint has it already.
+
+    Raises:
+        ProblemError: 422 with the nearest names.
+    """
+    own_types = services.view.own_types(organization)
+    for index, name in enumerate(events):
+        if is_own_type(name) and name not in own_types and name not in present_events:
+            raise invalid(FieldFault(f"events[{index}]", str(UnknownEventTypeError(name, own_types, SUBSCRIPTIONS))))
 
 
 def _check_result(live: Object, fields: Object) -> Object:

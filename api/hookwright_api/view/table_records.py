@@ -12,9 +12,10 @@ from pydantic_core import to_json
 from hookwright_api.webhook_document import endpoint_status, endpoint_summary
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
 from hookwright_crds.conditions import find
+from hookwright_crds.events import EVERY_TYPE, Channel
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.reading import read
-from hookwright_crds.resources import ApiKey, DeliveryLogSettings, PreviousKey, Project, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, DeliveryLogSettings, EventType, PreviousKey, Project, WebhookEndpoint
 from hookwright_crds.sessions import SessionKey, parse_session_end, parse_session_keys
 from hookwright_crds.trimming import secret_fields
 from hookwright_crds.users import (
@@ -179,6 +180,35 @@ class EndpointRecord:
     def rendered(self) -> bytes:
         """The endpoint in the form of lists, as JSON; rendered once per state, because lists are frequent."""
         return to_json(endpoint_summary(self.endpoint))
+
+
+@dataclass(frozen=True)
+class EventTypeRecord:
+    """An EventType, and its form on `/v1`."""
+
+    identity: Identity
+    document: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, resource: Object) -> "EventTypeRecord":
+        """Read an EventType."""
+        event_type, _ = read(EventType, resource)
+        spec, name = event_type.spec, event_type.metadata.name
+        document = {
+            "type": name,
+            "channel": Channel.OWN,
+            "meaning": spec.meaning,
+            "example": {"type": name, **(spec.example or {})},
+            "wildcards": [EVERY_TYPE],
+            "deprecated": spec.deprecated,
+            "payload_schema": spec.payload_schema,
+        }
+        return cls(Identity.from_meta(event_type.metadata), document)
+
+    @cached_property
+    def rendered(self) -> bytes:
+        """The document as JSON; rendered once per state, because examples and schemas are long."""
+        return to_json(self.document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """All tables together: the data that answers requests."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -12,12 +12,14 @@ from hookwright_api.view.table import Record, Table
 from hookwright_api.view.table_records import (
     EndedSessionsRecord,
     EndpointRecord,
+    EventTypeRecord,
     KeyRecord,
     ProjectRecord,
     SessionKeysRecord,
     UserRecord,
 )
 from hookwright_crds.base import object_path, secrets_path
+from hookwright_crds.events import described_types
 from hookwright_crds.sessions import ENDED_SESSIONS_NAME, SESSION_KEYS_NAME, SessionKey
 from hookwright_crds.users import USER_TYPE
 from hookwright_runtime.kubernetes import KubernetesClient
@@ -26,9 +28,11 @@ log = structlog.get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 
+_BUILT_IN: Final[dict[str, Mapping[str, Any]]] = {document["type"]: document for document in described_types()}
+
 
 class View:
-    """Projects, keys, endpoints, users and session keys, in the last known state of the API server."""
+    """Projects, keys, endpoints, event types, users and session keys, in the last known state of the API server."""
 
     def __init__(self) -> None:
         """Create an empty view that is not ready."""
@@ -52,6 +56,9 @@ class View:
             "WebhookEndpoint",
             EndpointRecord.of,
             {"project": lambda endpoint: {(endpoint.identity.namespace, endpoint.project)}},
+        )
+        self._event_types: Table[EventTypeRecord] = Table(
+            "EventType", EventTypeRecord.of, {"organization": lambda record: {record.identity.namespace}}
         )
         self.users: Table[UserRecord] = Table("user Secret", UserRecord.of, {"email": lambda user: {user.email}})
         self._session_keys: Table[SessionKeysRecord] = Table("session keys Secret", SessionKeysRecord.of)
@@ -82,6 +89,15 @@ class View:
             return record
         return next(iter(self.projects.find("uid", (organization, name_or_uid))), None)
 
+    def own_types(self, organization: str) -> dict[str, EventTypeRecord]:
+        """Return the EventTypes of an organization, in the order of their names."""
+        records = {record.identity.name: record for record in self._event_types.find("organization", organization)}
+        return {name: records[name] for name in sorted(records)}
+
+    def event_types(self, organization: str) -> dict[str, Mapping[str, Any]]:
+        """Return each event type of an organization in the form of `/v1`: the built-in ones, then its own ones."""
+        return _BUILT_IN | {name: record.document for name, record in self.own_types(organization).items()}
+
     def user(self, email: str) -> UserRecord | None:
         """Return the user with a normalized address; of several, the one created first."""
         return next(iter(self.users.find("email", email)), None)
@@ -104,6 +120,7 @@ class View:
             *_resource(kube, "projects", self.projects, namespaces),
             *_resource(kube, "apikeys", self.keys, namespaces),
             *_resource(kube, "webhookendpoints", self.endpoints, namespaces),
+            *_resource(kube, "eventtypes", self._event_types, namespaces),
             Informer(kube, "users", secrets, self.users, params={"fieldSelector": users}),
             Informer(kube, "sessionkeys", secrets, self._session_keys, params={"fieldSelector": keys}),
             Informer(kube, "endedsessions", secrets, self.ended_sessions, params={"fieldSelector": ended_sessions}),

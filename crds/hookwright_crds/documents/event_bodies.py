@@ -5,7 +5,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from hookwright_crds.documents.forms import Answer
-from hookwright_crds.events import CATALOGUE, EVENT_TYPES, MAX_EVENTS, Channel, example
+from hookwright_crds.events import CATALOGUE, MAX_EVENTS, MAX_TYPE_LENGTH, Channel, example
 
 EVENTS_BODY_LIMIT: Final = 1024 * 1024
 """Most bytes of the body of a request with events."""
@@ -34,34 +34,46 @@ class EventTypeAnswer(Answer):
     type: str = Field(description="The name to which endpoints subscribe.", examples=[_EXAMPLE_TYPE])
     channel: Channel = Field(
         description="The messaging channel of the type; hookwright: the operator sends it about another webhook of the "
-        "project.",
+        "project; own: an EventType of the organization.",
         examples=[Channel.EMAIL],
     )
     meaning: str = Field(description="One sentence.", examples=[CATALOGUE[Channel.EMAIL][_EXAMPLE_TYPE]])
     example: dict[str, Any] = Field(
-        description="An example of the body that receivers get. Producers choose the fields after messageId.",
+        description="An example of the body that receivers get. Producers choose the fields after messageId; those of "
+        "an own type are as its EventType has them.",
         examples=[example(_EXAMPLE_TYPE)],
     )
     wildcards: list[str] = Field(
         description="The wildcards that include the type in `events` of a webhook.", examples=[["*"]]
     )
+    deprecated: bool = Field(description="true: new receivers should not use the type; it is delivered as before.")
+    payload_schema: dict[str, Any] | None = Field(
+        description="The JSON Schema of the body; null if the EventType has none, and for a built-in type."
+    )
 
 
 class EventTypesAnswer(Answer):
-    """The catalogue of event types."""
+    """The event types of an organization."""
 
-    data: list[EventTypeAnswer] = Field(description="All event types, by channel.")
+    data: list[EventTypeAnswer] = Field(description="The built-in types by channel, then own types by name.")
 
 
+_TYPE: Final[dict[str, Any]] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_TYPE_LENGTH,
+    "description": "A built-in event type that producers send, or the name of an EventType of the organization.",
+}
 _TEST: Final[dict[str, Any]] = {
     "title": "TestRequest",
     "description": "The event of a test. Receivers get it with `test: true`.",
     "type": "object",
     "properties": {
-        "type": {"type": "string", "enum": [*EVENT_TYPES], "description": "The event type; `delivered` without it."},
+        "type": {**_TYPE, "description": f"{_TYPE['description']} Without it: `delivered`."},
         "payload": {
             "type": "object",
-            "description": "Fields of the event, up to 256 KiB. Without messageId, it begins with `test_`.",
+            "description": "Fields of the event, up to 256 KiB; without them, those of an own type's example. Without "
+            "messageId, it begins with `test_`.",
             "additionalProperties": True,
         },
     },
@@ -80,14 +92,14 @@ def events_schemas() -> dict[str, Any]:
         "title": "Event",
         "description": "One event. Receivers get all of its fields.",
         "type": "object",
-        "required": ["type", "messageId"],
+        "required": ["type"],
         "properties": {
             "id": {
                 "anyOf": [name, {"type": "null"}],
                 "description": "Identifies repetitions within 24 hours; other content gets 409. null: it has no id.",
             },
-            "type": {"type": "string", "enum": [*EVENT_TYPES], "description": "The event type."},
-            "messageId": {**name, "description": "The message that the event is about."},
+            "type": _TYPE,
+            "messageId": {**name, "description": "The message that the event is about; an own type needs none."},
         },
         "additionalProperties": True,
         "example": {"id": "evt-1", "type": "delivered", "messageId": "m-42", "recipient": "ada@example.com"},

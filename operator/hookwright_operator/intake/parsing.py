@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
@@ -97,13 +98,15 @@ def parse_in_pieces(
     return (yield from _all([value], read, faults, is_numbered=False, key=key))
 
 
-def parse_test(body: bytes, message_id: str, own_types: Collection[str] = ()) -> IncomingEvent:
+def parse_test(
+    body: bytes, message_id: str, own_types: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> IncomingEvent:
     """Return the event of a test, which has ``test: true``.
 
     Args:
         body: JSON ``{type?, payload?}``; empty for a ``delivered`` event without further fields.
         message_id: used if the payload of a built-in type has no ``messageId``.
-        own_types: those of the organization.
+        own_types: those of the organization, each with its example, which is the payload of a test without one.
 
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
@@ -116,11 +119,11 @@ def parse_test(body: bytes, message_id: str, own_types: Collection[str] = ()) ->
     check = _Check("", faults)
     for name in islice((name for name in document if name not in _TEST), MAX_FAULTS):
         check.fault(excerpt_of(name), "is unknown; send type and payload")
-    payload = document.get("payload", {})
+    kind = check.type("type", document["type"]) if "type" in document else ""
+    payload = document.get("payload", own_types.get(kind, {}))
     if not isinstance(payload, dict):
         check.fault("payload", "must be a JSON object")
         payload = {}
-    kind = check.type("type", document["type"]) if "type" in document else ""
     if "type" in payload:
         payload_type = check.type("payload.type", payload["type"])
         if kind and payload_type not in ("", kind):

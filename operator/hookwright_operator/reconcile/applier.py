@@ -115,8 +115,8 @@ class Applier:
                 self.registry.put_project(namespace, name, settings)
             case BlockProject(namespace, name):
                 self.registry.remove_project(namespace, name)
-            case AllowEventType(namespace, name):
-                self.registry.put_event_type(namespace, name)
+            case AllowEventType(namespace, name, example):
+                self.registry.put_event_type(namespace, name, example)
             case BlockEventType(namespace, name):
                 self.registry.remove_event_type(namespace, name)
             case Register(endpoint):

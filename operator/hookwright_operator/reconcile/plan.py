@@ -151,6 +151,7 @@ class AllowEventType:
 
     namespace: str
     name: str
+    example: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from hookwright_api.console.words import DELIVERY_STATES, PENDING_TITLE, has_fai
 from hookwright_api.http.request_checks import count_request
 from hookwright_api.routes.operator_routes import get_delivery, list_deliveries, retry_delivery, search_deliveries
 from hookwright_crds.documents.delivery_bodies import DetailedAttempt, DetailedDelivery, SentRequestAnswer
-from hookwright_crds.events import ALL_TYPES
 from hookwright_runtime.problems import ProblemError, not_found
 
 _PROJECT: Final = "/projects/{project}/deliveries"
@@ -69,7 +68,7 @@ async def _show_log(visit: Visit, template: str, endpoint: str | None) -> Respon
         cursor=cursor,
         problem=problem,
         states={name: word.title for name, word in DELIVERY_STATES.items()} | {"pending": PENDING_TITLE},
-        event_types=ALL_TYPES,
+        event_types=dict.fromkeys([*visit.event_types, *filter(None, [filters["type"]])]),
         periods=PERIOD_TITLES,
     )
 

@@ -12,7 +12,14 @@ from hookwright_api.console.form_fields import Form, fields_of, read_request, va
 from hookwright_api.console.navigation import console_path
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit, attempt
-from hookwright_api.console.webhook_form import FIELDS, applied_fields, document_in, form_of, patch_in
+from hookwright_api.console.webhook_form import (
+    FIELDS,
+    applied_fields,
+    document_in,
+    form_of,
+    patch_in,
+    subscription_groups,
+)
 from hookwright_api.routes.operator_routes import get_webhook_statistics
 from hookwright_api.routes.webhook_creation import create_webhook
 from hookwright_api.routes.webhook_secrets import get_secret, rotate_secret
@@ -145,6 +152,7 @@ def _form(visit: Visit, document: dict[str, Any], *, manager: str = "", etag: st
         form=form,
         fields=FIELDS,
         rules=webhook_form,
+        event_groups=subscription_groups(visit.event_types, form.all("events")),
         hidden=webhook_form.hidden_names(document),
         manager=manager,
         etag=etag,

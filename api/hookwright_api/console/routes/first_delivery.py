@@ -13,7 +13,7 @@ from hookwright_api.console.webhook_form import FIELDS
 from hookwright_api.routes.operator_routes import search_deliveries
 from hookwright_api.routes.webhook_creation import create_webhook
 from hookwright_crds.documents.webhook_bodies import WebhookRequest
-from hookwright_crds.events import EVENT_TYPES, EVERY_TYPE, expanded
+from hookwright_crds.events import EVERY_TYPE, expanded
 
 _START: Final = "/projects/{project}/start"
 
@@ -37,7 +37,8 @@ async def steps_page(visit: Visit, *, since: str = "", key: dict[str, Any] | Non
     rows = rows_of(visit, listing["data"] if listing else (), project.name)
     events = [row for row in rows if not row["test"]]
     deliveries = [delivery for delivery in events if delivery["event_id"] == events[0]["event_id"]]
-    types = expanded(name for record in visit.endpoints for name in record.endpoint.spec.events)
+    subscribed_types = expanded(name for record in visit.endpoints for name in record.endpoint.spec.events)
+    sent_types = [name for name, document in visit.event_types.items() if document["wildcards"]]
     return visit.render(
         "start.html",
         201 if key else 0,
@@ -46,7 +47,7 @@ async def steps_page(visit: Visit, *, since: str = "", key: dict[str, Any] | Non
         endpoints=visit.endpoints,
         key=key,
         since=since,
-        event_type=next((name for name in EVENT_TYPES if name in types), EVENT_TYPES[0]),
+        event_type=next((name for name in sent_types if name in subscribed_types), sent_types[0]),
         deliveries=deliveries,
         unavailable=unavailable,
         is_waiting=not deliveries

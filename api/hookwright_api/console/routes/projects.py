@@ -12,7 +12,9 @@ from hookwright_api.console.form_fields import fields_of, read_request
 from hookwright_api.console.navigation import HOME, console_path
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit, attempt
+from hookwright_api.console.webhook_form import event_groups
 from hookwright_api.console.words import ENDPOINT_STATUSES
+from hookwright_api.routes.event_types import list_event_types
 from hookwright_api.routes.operator_routes import get_project_statistics
 from hookwright_api.routes.projects import create_project, delete_project, get_project, list_projects, missing_grant
 from hookwright_api.routes.webhooks import list_webhooks
@@ -124,6 +126,13 @@ async def show_project(visit: Visit) -> Response:
         following=following,
         is_first=not visit.query.get("cursor"),
     )
+
+
+@page("/projects/{project}/event-types", uses=(list_event_types,))
+async def show_event_types(visit: Visit) -> Response:
+    """Show each event type with its meaning, an example and the schema of its payload."""
+    event_types = visit.event_types
+    return visit.render("event_types.html", event_types=event_types, groups=event_groups(event_types))
 
 
 @page("/projects/{project}/delete", permission=ADMINISTER, uses=(get_project,))

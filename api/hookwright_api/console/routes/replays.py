@@ -10,7 +10,6 @@ from hookwright_api.console.page_route import action, page
 from hookwright_api.console.visit import Visit, attempt
 from hookwright_api.routes.operator_routes import begin_replay, cancel_replay, list_replays
 from hookwright_crds.documents.replay_bodies import ReplayRequest
-from hookwright_crds.events import ALL_TYPES
 from hookwright_runtime.problems import FieldFault, invalid
 
 _REPLAYS: Final = "/projects/{project}/endpoints/{endpoint}/replays"
@@ -39,7 +38,7 @@ async def _page(visit: Visit, count: dict[str, Any] | None) -> Response:
         count=count,
         states=STATES,
         periods=PERIOD_TITLES,
-        event_types=ALL_TYPES,
+        event_types=dict.fromkeys([*visit.event_types, *visit.form.all("types")]),
     )
 
 

@@ -10,17 +10,14 @@ from hookwright_api.console.form_fields import Form
 from hookwright_api.console.page_route import action, page
 from hookwright_api.console.routes.deliveries import delivery_of
 from hookwright_api.console.visit import Visit, attempt
+from hookwright_api.console.webhook_form import event_groups
+from hookwright_api.console.words import json_text
 from hookwright_api.http.request_checks import with_body
 from hookwright_api.routes.operator_routes import get_delivery, test_webhook
-from hookwright_crds.events import CATALOGUE, EVENT_TYPES, Channel, example
 from hookwright_crds.permissions import TEST
 from hookwright_runtime.problems import FieldFault, invalid
 
 _TEST: Final = "/projects/{project}/endpoints/{endpoint}/test"
-_EXAMPLES: Final = {
-    name: json.dumps({field: value for field, value in example(name).items() if field != "type"}, indent=2)
-    for name in EVENT_TYPES
-}
 
 
 @page(_TEST, permission=TEST)
@@ -30,12 +27,18 @@ async def show_test(visit: Visit) -> Response:
 
 
 def _page(visit: Visit, *, result: Any = None, delivery: Any = None) -> Response:
-    kind = EVENT_TYPES[0]
+    event_types = {name: document for name, document in visit.event_types.items() if document["wildcards"]}
+    examples = {
+        name: json_text({field: value for field, value in document["example"].items() if field != "type"})
+        for name, document in event_types.items()
+    }
+    names = [*visit.endpoint.endpoint.spec.events, *event_types]
+    kind = next(name for name in names if name in event_types)
     return visit.render(
         "test_event.html",
-        form=Form({"type": [kind], "payload": [_EXAMPLES[kind]], **visit.form}),
-        catalogue={channel: types for channel, types in CATALOGUE.items() if channel is not Channel.HOOKWRIGHT},
-        examples=_EXAMPLES,
+        form=Form({"type": [kind], "payload": [examples[kind]], **visit.form}),
+        groups=event_groups(event_types),
+        examples=examples,
         result=result,
         delivery=delivery,
     )

@@ -61,7 +61,7 @@ func main() {
 	newKey := must(session.CreateKeyWithResponse(background, project, nil, api.KeyRequest{Name: "go"}))
 	key := with(url, "X-Service-Key", right(newKey.JSON201, newKey.StatusCode(), newKey.Body).Key)
 
-	wanted := api.WebhookRequest{Url: &receiver, Events: []api.WebhookRequestEvents{"delivered"}}
+	wanted := api.WebhookRequest{Url: &receiver, Events: []string{"delivered"}}
 	new := must(session.CreateWebhookWithResponse(background, &api.CreateWebhookParams{Project: &project}, wanted))
 	made := right(new.JSON201, new.StatusCode(), new.Body)
 	description := "generated"
@@ -71,12 +71,12 @@ func main() {
 	right(changed.JSON200, changed.StatusCode(), changed.Body)
 
 	var body api.EventsRequest
-	if err := body.FromEvent(api.Event{Type: "delivered", MessageId: "m-go"}); err != nil {
+	message := "m-go"
+	if err := body.FromEvent(api.Event{Type: "delivered", MessageId: &message}); err != nil {
 		panic(err)
 	}
 	sent := must(key.SendEventsWithResponse(background, nil, body))
 	fmt.Println("accepted", right(sent.JSON202, sent.StatusCode(), sent.Body).Accepted)
-	message := "m-go"
 	search := func() api.DeliveryAnswer {
 		page := must(key.SearchDeliveriesWithResponse(background, &api.SearchDeliveriesParams{MessageId: &message}))
 		return right(page.JSON200, page.StatusCode(), page.Body).Data[0]

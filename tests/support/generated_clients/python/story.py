@@ -20,7 +20,6 @@ from hookwright_client.models import (
     DetailedDelivery,
     Event,
     EventsAnswer,
-    EventType,
     KeyRequest,
     LoginAnswer,
     LoginRequest,
@@ -33,7 +32,6 @@ from hookwright_client.models import (
     WebhookDetailAnswer,
     WebhookPatch,
     WebhookRequest,
-    WebhookRequestEventsItem,
 )
 
 T = TypeVar("T")
@@ -61,12 +59,12 @@ session = AuthenticatedClient(base_url=url, token=token)
 made_key = right(NewKeyAnswer, create_key.sync("billing", client=session, body=KeyRequest(name="python")))
 key = AuthenticatedClient(base_url=url, token=made_key.key, prefix="", auth_header_name="X-Service-Key")
 
-webhook_request = WebhookRequest(url=receiver, events=[WebhookRequestEventsItem.DELIVERED])
+webhook_request = WebhookRequest(url=receiver, events=["delivered"])
 webhook = right(NewWebhookAnswer, create_webhook.sync(client=session, body=webhook_request, project="billing"))
 patch = WebhookPatch(description="generated")
 right(WebhookDetailAnswer, update_webhook.sync(webhook.id, client=session, body=patch, project="billing"))
 
-event = Event(type_=EventType.DELIVERED, message_id="m-python")
+event = Event(type_="delivered", message_id="m-python")
 print("accepted", right(EventsAnswer, send_events.sync(client=key, body=event)).accepted)
 
 

@@ -11,15 +11,18 @@ from hookwright_api.console.webhook_form import (
     FIRST,
     applied_fields,
     document_in,
+    event_groups,
     form_of,
     hidden_names,
     patch_in,
+    subscription_groups,
 )
 from hookwright_api.webhook_document import merged
 from hookwright_crds.base import Timestamp
 from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS
 from hookwright_crds.documents.webhook_bodies import WebhookPatch, WebhookRequest
 from hookwright_crds.endpoint_fields import HIDDEN_FIELDS, PUSH_FIELDS, EndpointFields
+from hookwright_crds.events import SUBSCRIPTIONS, described_types
 from hookwright_crds.resources import WebhookEndpointSpec
 
 ENDPOINT = WebhookRequest(url="https://example.com/hooks", events=("delivered",)).model_dump(
@@ -153,3 +156,16 @@ def test_the_page_of_an_endpoint_shows_the_fields_of_its_target() -> None:
     assert {name.partition(".")[0] for name in of_url - of_pull} == {"url", *PUSH_FIELDS}
     assert of_pull - of_url == {"pull.lease"}
     assert set(HIDDEN_FIELDS) <= of_url & of_pull
+
+
+def test_own_types_come_first_and_missing_ones_last() -> None:
+    """Each type and wildcard has one box; a type whose EventType is gone keeps its box, so saving removes nothing."""
+    built_in = {str(document["type"]): document for document in described_types()}
+    assert {name for options in subscription_groups(built_in, ["*", "wa_*"]).values() for name in options} == {
+        *SUBSCRIPTIONS
+    }
+    own = {"type": "invoice.paid", "channel": "own", "meaning": "A customer paid an invoice.", "deprecated": True}
+    groups = event_groups({**built_in, "invoice.paid": own}, ["*", "delivered", "invoice.due"])
+    assert [*groups] == ["Own types", "Email", "WhatsApp", "SMS", "Other endpoints of the project", "Missing types"]
+    assert groups["Own types"] == {"invoice.paid": "Deprecated. A customer paid an invoice."}
+    assert [*groups["Missing types"]] == ["invoice.due"]

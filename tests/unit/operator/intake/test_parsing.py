@@ -15,7 +15,7 @@ from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT
 from hookwright_crds.events import CLOUDEVENT_PREFIX, EVENT_TYPES
 from hookwright_operator.intake import parsing
 from hookwright_operator.intake.content_mode import Mode, mode_of
-from hookwright_operator.intake.parsing import MAX_EVENT_BYTES, parse
+from hookwright_operator.intake.parsing import MAX_EVENT_BYTES, parse, parse_test
 from hookwright_operator.services.events import IncomingEvent
 from hookwright_runtime import exact_json
 from hookwright_runtime.problems import ProblemError
@@ -395,6 +395,18 @@ def test_a_wrong_specversion_is_told_the_right_one() -> None:
     """The message names the correct version."""
     (fault,) = refusal(without(CLOUD, specversion="0.3"), STRUCTURED).errors
     assert '"1.0"' in fault.message
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"type": "invoice.paid"}', b'{"type":"invoice.paid","amount":1,"test":true}'),
+        (b'{"type": "invoice.paid", "payload": {}}', b'{"type":"invoice.paid","test":true}'),
+    ],
+)
+def test_a_test_of_an_own_type_has_its_example_unless_it_has_a_payload(body: bytes, expected: bytes) -> None:
+    """A test through the intake and one through /v1 send the same."""
+    assert parse_test(body, "test_1", {"invoice.paid": {"amount": 1}}).body == expected
 
 
 def test_an_answer_names_a_bounded_number_of_faults(monkeypatch: pytest.MonkeyPatch) -> None:

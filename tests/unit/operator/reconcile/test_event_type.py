@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.reconcile_scenes import NOW, after, in_words, metadata, status_of, steady_endpoint, without_status
 
+from hookwright_crds.event_type_fields import EventTypeSpec
 from hookwright_crds.events import SUBSCRIPTIONS
 from hookwright_crds.reading import Unsupported
 from hookwright_crds.resources import DeliveryCounts, EventType, EventTypeStatus
@@ -13,7 +14,6 @@ from hookwright_operator.reconcile.event_type import ObservedEventType, plan_eve
 from hookwright_operator.reconcile.plan import AllowEventType, Plan
 from hookwright_operator.registry import Health
 
-ALLOW = AllowEventType("acme", "invoice.paid")
 STRANGE = Unsupported(faults=("spec.example (has 16385 bytes as JSON; at most 16384 are accepted)",))
 
 
@@ -54,6 +54,13 @@ CASES = {
 def test_the_plan_of_an_event_type(planned: Plan, expected: list[str]) -> None:
     """The name of each case is its promise."""
     assert in_words(planned) == expected
+
+
+def test_the_intake_gets_the_example_for_tests() -> None:
+    """A type without an example has an empty one."""
+    spec = EventTypeSpec(meaning="An invoice is paid.", example={"amount": 1})
+    for observed, example in ((event_type(spec=spec), {"amount": 1}), (event_type(), {})):
+        assert plan(observed).actions[0] == AllowEventType("acme", "invoice.paid", example)
 
 
 def test_the_status_of_an_event_type_is_what_kubectl_shows() -> None:

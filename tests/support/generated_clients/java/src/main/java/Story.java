@@ -45,12 +45,12 @@ public final class Story {
     key.setApiKey(new KeysApi(session).createKey("billing", new KeyRequest().name("java"), null).getKey());
 
     WebhooksApi webhooks = new WebhooksApi(session);
-    WebhookRequest wanted = new WebhookRequest().url(receiver).events(Set.of(WebhookRequest.EventsEnum.DELIVERED));
+    WebhookRequest wanted = new WebhookRequest().url(receiver).events(Set.of("delivered"));
     var made = webhooks.createWebhook(wanted, "billing", null);
     webhooks.updateWebhook(made.getId(), new WebhookPatch().description("generated"), "billing", null);
 
     DeliveriesApi deliveries = new DeliveriesApi(key);
-    Event event = new Event().type(Event.TypeEnum.DELIVERED).messageId("m-java");
+    Event event = new Event().type("delivered").messageId("m-java");
     System.out.println("accepted " + new EventsApi(key).sendEvents(new EventsRequest(event), null).getAccepted());
     DeliveryAnswer found =
         eventually("delivered", () -> search(deliveries), one -> one.getStatus() == DeliveryAnswer.StatusEnum.DELIVERED);
