@@ -1,6 +1,6 @@
 """Generator of the files that are made from code: references in ``docs/``, the OpenAPI description, the chart's files.
 
-It also copies the bounds into ``docs/bounds.md``.
+It also copies the bounds into ``docs/bounds.md``, and the built-in types into ``docs/event-types.md``.
 
 ``python -m hookwright_dev.reference`` writes them; ``--check`` exits with 1 if one is stale.
 """
@@ -26,7 +26,7 @@ from hookwright_dev.chart.settings import written
 from hookwright_dev.cluster.stack import ROOT
 from hookwright_dev.command_reference import commands_page
 from hookwright_dev.markdown import GENERATED, table
-from hookwright_dev.resource_reference import event_types_page, resources_page
+from hookwright_dev.resource_reference import built_in_types, resources_page
 from hookwright_operator import metrics as operator_metrics
 from hookwright_operator.settings import OperatorSettings
 from hookwright_runtime.bounds import BOUNDS, UNLIMITED, Bound
@@ -93,11 +93,15 @@ def problems_page() -> str:
 
 
 def bounds_page() -> str:
-    """Return docs/bounds.md with the present bounds between its two comments."""
-    head, begin, rest = (DOCS / "bounds.md").read_text().partition("<!-- bounds -->\n")
-    _, end, tail = rest.partition("<!-- end of the bounds -->\n")
-    bounds = table(("Shared resource", "Of all", "Of one", "Beyond it"), map(_bound_row, BOUNDS))
-    return f"{head}{begin}\n{bounds}\n\n{end}{tail}"
+    """Return docs/bounds.md with the present bounds."""
+    return _with_part("bounds", table(("Shared resource", "Of all", "Of one", "Beyond it"), map(_bound_row, BOUNDS)))
+
+
+def _with_part(name: str, part: str) -> str:
+    """Return a page with the present state of the generated part, which is between two comments."""
+    head, begin, rest = (DOCS / f"{name}.md").read_text().partition(f"<!-- {name} -->\n")
+    _, end, tail = rest.partition(f"<!-- end of the {name} -->\n")
+    return f"{head}{begin}\n{part}\n\n{end}{tail}"
 
 
 def texts() -> dict[Path, str]:
@@ -108,7 +112,7 @@ def texts() -> dict[Path, str]:
         DOCS / "metrics.md": metrics_page(),
         DOCS / "problems.md": problems_page(),
         DOCS / "resources.md": resources_page(),
-        DOCS / "event-types.md": event_types_page(),
+        DOCS / "event-types.md": _with_part("event-types", built_in_types()),
         DOCS / "cli-reference.md": commands_page(),
         DOCS / "bounds.md": bounds_page(),
         DOCS / "openapi.json": json.dumps(description, indent=2, ensure_ascii=False) + "\n",

@@ -1,10 +1,10 @@
-"""Pages of the contract, generated: docs/resources.md from the CustomResourceDefinitions, docs/event-types.md."""
+"""Pages of the contract, generated: docs/resources.md from the CustomResourceDefinitions, and the built-in types."""
 
 import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, CLOUDEVENT_PREFIX, EVERY_TYPE, Channel, example
+from hookwright_crds.events import CATALOGUE, CHANNEL_WILDCARDS, EVERY_TYPE, Channel, example
 from hookwright_crds.generate import definition
 from hookwright_crds.resources import KINDS
 from hookwright_dev.markdown import GENERATED, table
@@ -19,22 +19,19 @@ _CHANNELS: Final = {
 }
 
 
-def event_types_page() -> str:
-    """Return docs/event-types.md."""
+def built_in_types() -> str:
+    """Return the part of docs/event-types.md about the built-in types."""
     introduction = (
-        "Producers send one of these as `type`, endpoints subscribe to it in `spec.events`, and receivers find it in "
-        f"the body. A CloudEvent may have the prefix `{CLOUDEVENT_PREFIX}`. Other types are refused with 422. The "
-        f"body that receivers get always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The "
-        "producer chooses the other fields; the last column has usual ones. `GET /v1/event-types` has the same as "
-        "JSON. The operator sends the types of the section [Hookwright](#hookwright) itself; they have no `messageId` "
-        "([how to get them](operational-events.md))."
+        f"The body always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The producer chooses "
+        "the other fields; the last column has usual ones. The operator sends the types of the section "
+        "[Hookwright](#hookwright) itself; they have no `messageId` ([how to get them](operational-events.md))."
     )
-    parts = [GENERATED, "# Event types", introduction]
+    parts = [introduction]
     for channel, types in CATALOGUE.items():
         common_fields = set[str].intersection(*(set(example(name)) for name in types))
         rows = [(f"`{name}`", meaning, _own_fields(example(name), common_fields)) for name, meaning in types.items()]
-        parts += [f"## {_CHANNELS[channel]}", table(("Type", "Meaning", "Fields"), rows)]
-    return "\n\n".join([*parts, *_wildcards()]) + "\n"
+        parts += [f"### {_CHANNELS[channel]}", table(("Type", "Meaning", "Fields"), rows)]
+    return "\n\n".join([*parts, *_wildcards()])
 
 
 def _own_fields(body: dict[str, Any], common_fields: set[str]) -> str:
@@ -44,7 +41,7 @@ def _own_fields(body: dict[str, Any], common_fields: set[str]) -> str:
 
 def _wildcards() -> list[str]:
     introduction = "In `spec.events`, and in `events` of `/v1`, a wildcard means several types. Email has none."
-    rows = [(f"`{EVERY_TYPE}`", "every type that producers send")]
+    rows = [(f"`{EVERY_TYPE}`", "every type that producers send, your own ones too")]
     rows += [(f"`{name}`", f"every type of {_CHANNELS[channel]}") for name, channel in CHANNEL_WILDCARDS.items()]
     later = (
         "A wildcard also means types that a later version adds. Receivers answer 2xx for types that they do not know, "

@@ -23,6 +23,7 @@ from hookwright_dev.cluster.stack import ROOT
 PAGES = (
     "install.md",
     "first-delivery.md",
+    "event-types.md",
     "users.md",
     "egress.md",
     "choices.md",
@@ -30,8 +31,8 @@ PAGES = (
     "runbook.md",
 )
 PASSWORD = "correct horse battery staple\n"
-DELETE_ACME = "kubectl delete hookwright --all -n acme; kubectl delete namespace acme"
-"""Kubernetes looks again after 8 s at a namespace whose objects have finalizers."""
+DELETE_ACME = "kubectl delete hwep,hwkey,hwproj --all -n acme; kubectl delete namespace acme"
+"""Kubernetes looks again after 8 s at a namespace whose objects have finalizers. EventTypes have none."""
 EVENT = '{"id": "seen", "type": "bounced", "messageId": "m-1"}'
 NOT_RUN = {
     ("install.md", "The image"): "needs a container engine and a registry; tests/chart reads the Dockerfile",

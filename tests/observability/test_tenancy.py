@@ -69,15 +69,6 @@ def test_rbac_says_what_the_page_says(
         assert answer is expected, namespace
 
 
-def test_view_and_edit_bring_the_rights_along(shared_cluster: Cluster, tenants: tuple[str, str]) -> None:
-    """A controller aggregates the roles if one runs; the test checks the labels and rules that it reads."""
-    for role, verb in (("view", "list"), ("edit", "create")):
-        resource = shared_cluster.objects.get("ClusterRole", f"hookwright-aggregate-to-{role}") or {}
-        assert resource["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{role}"] == "true"
-        assert any(verb in rule["verbs"] for rule in resource["rules"])
-    assert not shared_cluster.objects.may("vic", "list", "projects", tenants[0], group="hookwright.dev")
-
-
 def test_a_quota_bounds_endpoints(shared_cluster: Cluster, tenants: tuple[str, str]) -> None:
     """The API server supports the resource names in the quota."""
     quota = shared_cluster.objects.get("ResourceQuota", "hookwright", tenants[0]) or {}

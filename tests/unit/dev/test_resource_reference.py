@@ -8,7 +8,7 @@ import pytest
 from hookwright_crds.events import CATALOGUE
 from hookwright_crds.generate import definition
 from hookwright_crds.resources import KINDS
-from hookwright_dev.resource_reference import event_types_page, resources_page
+from hookwright_dev.resource_reference import built_in_types, resources_page
 
 
 def _fields(schema: dict[str, Any], at: str) -> Iterator[str]:
@@ -36,4 +36,4 @@ def test_every_event_type_has_a_meaning() -> None:
     for types in CATALOGUE.values():
         for name, meaning in types.items():
             assert meaning.endswith(".")
-            assert f"| `{name}` | {meaning} |" in event_types_page()
+            assert f"| `{name}` | {meaning} |" in built_in_types()
