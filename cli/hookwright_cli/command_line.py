@@ -32,7 +32,6 @@ _VERBS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "send": event_commands.send_events,
         "listen": listen,
         "test": delivery_commands.send_test,
-        "explain": event_commands.explain_type,
     },
     "Set-up": {
         "quickstart": quickstart,
@@ -51,6 +50,8 @@ _VERBS: Final[dict[str, dict[str, Callable[..., None]]]] = {
         "endpoints resume": endpoint_commands.resume_endpoint,
         "endpoints rotate": endpoint_commands.rotate_endpoint,
         "endpoints delete": endpoint_commands.delete_endpoint,
+        "event-types list": event_commands.list_event_types,
+        "event-types get": event_commands.get_event_type,
         "keys list": credential_commands.list_keys,
         "keys create": credential_commands.create_key,
         "keys revoke": credential_commands.revoke_key,
@@ -72,6 +73,7 @@ _VERBS: Final[dict[str, dict[str, Callable[..., None]]]] = {
 """The verbs in the groups of ``--help``."""
 _GROUPS: Final = {
     "endpoints": "Endpoints, which are the receivers of events.",
+    "event-types": "Event types that producers send and endpoints subscribe to.",
     "keys": "API keys of a project.",
     "users": "Users of the console and of /v1.",
     "secret": "Signing secrets, and the check of a signature.",

@@ -52,7 +52,7 @@ def test_names_of_the_cluster_are_completed(by_kubeconfig: Transcript, acme: Org
         completed(by_kubeconfig, "keys", "revoke", "")
         == by_kubeconfig.quiet("keys", "list", "-o", "name").stdout.split()
     )
-    assert completed(by_kubeconfig, "explain", "soft") == ["soft_bounce"]
+    assert completed(by_kubeconfig, "event-types", "get", "soft") == ["soft_bounce"]
     assert completed(by_kubeconfig, "deliveries", "--project", "b") == ["billing"]
     assert completed(by_kubeconfig, "deliveries", "-n", acme.name[:-1]) == [acme.name]
     assert completed(by_kubeconfig, "--kube-context", "hook") == ["hookwright"]

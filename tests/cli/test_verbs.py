@@ -57,6 +57,17 @@ def delivery_verbs(commands: Transcript, endpoint: str, receiver: Received, fold
     (folder / "headers").write_text(f"X-Service-Signature: {headers['x-service-signature']}")
 
 
+def event_type_verbs(commands: Transcript, acme: Organization) -> None:
+    """List and show event types, also one that the organization declares."""
+    spec = {"meaning": "A customer paid an invoice.", "example": {"amount": 129.9}, "payloadSchema": {"type": "object"}}
+    acme.apply({"kind": "EventType", "metadata": {"name": "invoice.paid"}, "spec": spec})
+    eventually(lambda: commands.quiet("event-types", "get", "invoice.paid").exit_code == 0, "the type is known")
+    commands.run("event-types", "list")
+    commands.run("event-types", "get", "invoice.paid")
+    commands.run("event-types", "get", "invoice.payed")
+    commands.run("event-types", "get", "bounced", "-o", "json")
+
+
 def secret_verbs(commands: Transcript, endpoint: str, folder: Path) -> None:
     """Run the verbs for signing secrets."""
     commands.run("secret", "show", endpoint)
@@ -76,7 +87,7 @@ def test_every_verb_by_v1(
     run("login", "--url", api.url, "--email", acme.email, "--name", "dev", stdin=f"{PASSWORD}\n")
     run("whoami")
     run("contexts", "list")
-    run("explain", "bounced")
+    event_type_verbs(by_api, acme)
     run("endpoints", "create", "--to", f"{receiver.url}/orders", "-e", "delivered,bounced", "--description", "Orders")
     endpoint = by_api.quiet("endpoints", "list", "-o", "name").stdout.strip()
     endpoint_verbs(by_api, endpoint)
@@ -159,6 +170,7 @@ def test_every_verb_by_a_kubeconfig(
     run("metrics", "lease")
     run("endpoints", "create", "orders", "--to", f"{receiver.url}/orders", "-e", "delivered,bounced")
     endpoint_verbs(by_kubeconfig, "orders")
+    event_type_verbs(by_kubeconfig, acme)
     run("endpoints", "create", "inbox", "--pull", "--lease", "1m", "-e", "delivered")
     pull_verbs(by_kubeconfig, "inbox", receiver)
     run("keys", "create", "CI", "--scope", "send,read,manage,pull")

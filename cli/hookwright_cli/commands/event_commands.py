@@ -1,20 +1,20 @@
-"""Events: ``send`` one from arguments, or many from a file of JSON lines; ``explain`` their types."""
+"""Events: ``send`` one from arguments, or many from a file of JSON lines; ``event-types`` shows their types."""
 
 import json
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from uuid import uuid4
 
 from hookwright_cli.command_errors import CommandError, ExitCode
-from hookwright_cli.contract import EVENT_TYPES
 from hookwright_cli.deadline import DEADLINE
 from hookwright_cli.parameters import argument, type_names
 from hookwright_cli.terminal.columns import EVENT_TYPES as EVENT_TYPE_COLUMNS
-from hookwright_cli.terminal.columns import deliveries_text
+from hookwright_cli.terminal.columns import deliveries_text, shown
 from hookwright_cli.verbs import Invocation
 from hookwright_cli.way_choice import option
 
@@ -130,19 +130,22 @@ def _patiently(way: "Way", events: list[dict[str, Any]]) -> dict[str, Any]:
     raise AssertionError
 
 
-def explain_type(
-    invocation: Invocation,
-    kind: Annotated[str, argument("EVENT-TYPE", "All, if left out.", autocompletion=type_names)] = "",
+def list_event_types(invocation: Invocation) -> None:
+    """List the event types: the built-in ones, and the own ones of the organization."""
+    invocation.screen.rows(invocation.way.event_types(), EVENT_TYPE_COLUMNS, none="")
+
+
+def get_event_type(
+    invocation: Invocation, kind: Annotated[str, argument("EVENT-TYPE", autocompletion=type_names)]
 ) -> None:
-    """Explain an event type: its meaning, an example, and the wildcards that include it."""
-    if not kind:
-        invocation.screen.rows(EVENT_TYPES.values(), EVENT_TYPE_COLUMNS, none="")
-        return
-    if kind not in EVENT_TYPES:
-        types = ", ".join(EVENT_TYPES)
-        raise CommandError(f"unknown event type {kind!r}; known types: {types}", ExitCode.NOT_FOUND)
-    event_type = EVENT_TYPES[kind]
-    pairs = [(name.capitalize(), str(event_type[name])) for name in ("type", "channel", "meaning")]
+    """Show an event type: its meaning, an example, the schema of its payload, and the wildcards that include it."""
+    event_types = {document["type"]: document for document in invocation.way.event_types()}
+    if kind not in event_types:
+        names = ", ".join(get_close_matches(kind, event_types)) or "see hookwright event-types list"
+        raise CommandError(f"unknown event type {kind!r}; the nearest: {names}", ExitCode.NOT_FOUND)
+    event_type = event_types[kind]
+    pairs = [(name.capitalize(), shown(event_type[name])) for name in ("type", "channel", "meaning", "deprecated")]
     pairs.append(("Wildcards", ", ".join(event_type["wildcards"]) or "none"))
-    example = json.dumps(event_type["example"], indent=2, ensure_ascii=False)
-    invocation.screen.one(event_type, f"{invocation.screen.pairs(pairs)}\n\n{example}", name=kind)
+    documents = [event_type[name] for name in ("example", "payload_schema") if event_type[name]]
+    texts = [json.dumps(document, indent=2, ensure_ascii=False) for document in documents]
+    invocation.screen.one(event_type, "\n\n".join([invocation.screen.pairs(pairs), *texts]), name=kind)

@@ -131,4 +131,4 @@ CONTEXTS = columns(
     "CURRENT NAME:name WAY:way PLACE:place PROJECT:project USER:email",
     CURRENT=lambda document: "*" if document.get("current") else "",
 )
-EVENT_TYPES = columns("TYPE:type CHANNEL:channel MEANING:meaning")
+EVENT_TYPES = columns("TYPE:type CHANNEL:channel +DEPRECATED:deprecated MEANING:meaning")

@@ -121,6 +121,10 @@ class ApiWay(ServiceWay):
         """Delete an endpoint."""
         self.call_endpoint("DELETE", name)
 
+    def event_types(self) -> list[Document]:
+        """Return the event types of the organization, also the built-in ones."""
+        return list(self.call("GET", "event-types")["data"])
+
     def api_keys(self) -> list[Document]:
         """Return the API keys of the project; only a session may read them."""
         project = self._project_name()

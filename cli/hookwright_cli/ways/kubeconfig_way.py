@@ -7,6 +7,7 @@ from typing import Any, Literal
 import httpx
 
 from hookwright_cli.command_errors import CommandError, ExitCode
+from hookwright_cli.contract import EVENT_TYPES
 from hookwright_cli.ways import resource_forms
 from hookwright_cli.ways.cluster_client import FIELD_MANAGER, ClusterClient, core, resources
 from hookwright_cli.ways.cluster_overview import overview_of
@@ -185,6 +186,11 @@ class KubeconfigWay(ServiceWay):
     def delete_endpoint(self, name: str) -> None:
         """Delete a WebhookEndpoint."""
         self.cluster.request("DELETE", self._path(name))
+
+    def event_types(self) -> list[Document]:
+        """Return the built-in event types, and the EventTypes of the namespace."""
+        own_types = self.cluster.items(resources("eventtypes", self.namespace))
+        return [*EVENT_TYPES.values(), *map(resource_forms.event_type_document, own_types)]
 
     def api_keys(self) -> list[Document]:
         """Return the ApiKeys of the namespace, or of the chosen project."""

@@ -1,4 +1,4 @@
-"""Endpoints, keys and users of the cluster in the form of ``/v1``, and back.
+"""Endpoints, event types, keys and users of the cluster in the form of ``/v1``, and back.
 
 Keys and users have the form of ``hookwright_crds.keys`` and ``hookwright_crds.users``; a test compares them.
 """
@@ -113,6 +113,20 @@ def key_document(resource: Mapping[str, Any]) -> Document:
         "last_used_at": status.get("lastUsedAt"),
         "expires_at": spec.get("expiresAt"),
         "project": spec["projectRef"]["name"],
+    }
+
+
+def event_type_document(resource: Mapping[str, Any]) -> Document:
+    """Return an EventType in the form of the list of event types of ``/v1``."""
+    name, spec = resource["metadata"]["name"], resource["spec"]
+    return {
+        "type": name,
+        "channel": "own",
+        "meaning": spec["meaning"],
+        "example": {"type": name, **spec.get("example", {})},
+        "wildcards": ["*"],
+        "deprecated": spec.get("deprecated", False),
+        "payload_schema": spec.get("payloadSchema"),
     }
 
 

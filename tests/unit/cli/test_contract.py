@@ -8,6 +8,7 @@ import pytest
 import typer.main
 from pydantic_core import from_json, to_json
 
+from hookwright_api.view.table_records import EventTypeRecord
 from hookwright_api.webhook_document import endpoint_detail, spec_of
 from hookwright_cli.command_errors import CommandError
 from hookwright_cli.command_line import app
@@ -15,7 +16,7 @@ from hookwright_cli.commands.endpoint_commands import described, merge_patch
 from hookwright_cli.contract import ENDPOINT_FIELDS
 from hookwright_cli.terminal.columns import ENDPOINTS
 from hookwright_cli.terminal.screen import Screen
-from hookwright_cli.ways.resource_forms import endpoint_document, endpoint_patch
+from hookwright_cli.ways.resource_forms import endpoint_document, endpoint_patch, event_type_document
 from hookwright_crds.command_line_data import text
 from hookwright_crds.endpoint_fields import EndpointFields
 from hookwright_crds.reading import read
@@ -51,6 +52,17 @@ def test_a_kubeconfig_shows_the_document_of_v1(fields: dict[str, Any], status: d
     document = endpoint_document(resource)
     assert document == expected
     assert list(document) == list(expected)
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"example": {"amount": 1}, "payloadSchema": {"type": "object"}, "deprecated": True}]
+)
+def test_a_kubeconfig_shows_an_event_type_as_v1_does(fields: dict[str, Any]) -> None:
+    """The same fields in the same order."""
+    resource = {"metadata": {**META, "name": "invoice.paid"}, "spec": {"meaning": "A customer paid.", **fields}}
+    expected = from_json(to_json(EventTypeRecord.of(resource).document))
+    assert event_type_document(resource) == expected
+    assert list(event_type_document(resource)) == list(expected)
 
 
 @pytest.mark.parametrize(
