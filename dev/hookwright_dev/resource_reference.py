@@ -22,8 +22,8 @@ _CHANNELS: Final = {
 def built_in_types() -> str:
     """Return the part of docs/event-types.md about the built-in types."""
     introduction = (
-        f"The body always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The producer chooses "
-        "the other fields; the last column has usual ones. The operator sends the types of the section "
+        f"The body always has `type` and `messageId`, as in `{json.dumps(example('delivered'))}`. The last column "
+        "has usual other fields. The operator sends the types of the section "
         "[Hookwright](#hookwright) itself; they have no `messageId` ([how to get them](operational-events.md))."
     )
     parts = [introduction]

@@ -141,8 +141,9 @@ def get_event_type(
     """Show an event type: its meaning, an example, the schema of its payload, and the wildcards that include it."""
     event_types = {document["type"]: document for document in invocation.way.event_types()}
     if kind not in event_types:
-        names = ", ".join(get_close_matches(kind, event_types)) or "see hookwright event-types list"
-        raise CommandError(f"unknown event type {kind!r}; the nearest: {names}", ExitCode.NOT_FOUND)
+        names = ", ".join(get_close_matches(kind, event_types)) or "none"
+        text = f"unknown event type {kind!r}; the nearest: {names}"
+        raise CommandError(text, ExitCode.NOT_FOUND, hint="hookwright event-types list")
     event_type = event_types[kind]
     pairs = [(name.capitalize(), shown(event_type[name])) for name in ("type", "channel", "meaning", "deprecated")]
     pairs.append(("Wildcards", ", ".join(event_type["wildcards"]) or "none"))

@@ -1,7 +1,6 @@
 """Credentials of receivers by `/v1`: the operator writes the Secrets, and a real receiver gets the values."""
 
 import base64
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,9 +8,9 @@ from support.api_processes import Organization, problem_of
 from support.cluster_actions import receiving
 from support.oauth2_server import CLIENT_ID, CLIENT_SECRET, TokenServer
 from support.polling import eventually
-from support.tls_receiver import tls_receiving
+from support.tls_receiver import TlsReceiver
 
-from hookwright_dev.cluster.certificates import Authority, KeyPair
+from hookwright_dev.cluster.certificates import KeyPair
 from hookwright_dev.cluster.kubectl import Cluster
 
 TOKEN = "t0ken-of-the-receiver"
@@ -189,10 +188,10 @@ def test_a_quota_of_secrets_is_said_in_words(client: httpx.Client, acme: Organiz
 
 
 def test_a_private_receiver_gets_the_client_certificate_that_v1_has(
-    client: httpx.Client, acme: Organization, control_plane: Cluster, tmp_path: Path
+    client: httpx.Client, acme: Organization, control_plane: Cluster, tls_receiver: TlsReceiver
 ) -> None:
     """The authority is in a ConfigMap, the pair in a Secret for the host. Another host needs the key again."""
-    key, trusted = acme.service_key(), Authority()
+    key, trusted, receiver = acme.service_key(), tls_receiver.trusted, tls_receiver
     first, second = (trusted.issue(name) for name in ("first", "second"))
     tls = {"ca_certificates": trusted.pem.decode(), **pair_of(first)}
 
@@ -201,28 +200,27 @@ def test_a_private_receiver_gets_the_client_certificate_that_v1_has(
         items = [item for kind in kinds for item in control_plane.objects.list(kind, acme.name)]
         return [item.get("type", "ConfigMap") for item in items if "-credential-" in item["metadata"]["name"]]
 
-    with tls_receiving(trusted, tmp_path) as receiver:
-        body = {"url": receiver.url, "events": ["delivered"], "tls": tls}
-        answer = client.post("/v1/webhooks", json=body, headers=key)
-        assert (answer.status_code, answer.json()["status"]) == (201, "active"), answer.text
-        document, path = answer.json(), f"/v1/webhooks/{answer.json()['id']}"
-        assert len(document["ca_certificate_names"]) == 1
-        assert document["client_certificate_name"]
-        assert objects() == ["ConfigMap", "kubernetes.io/tls"]
-        assert client.post(f"{path}/test", headers=key).json()["success"]
-        away = {"url": receiver.url.replace("127.0.0.1", "localhost")}
-        for wrong in (away, {**away, "tls": {"ca_certificates": tls["ca_certificates"]}}):
-            problem = problem_of(client.patch(path, json=wrong, headers=key), 422)
-            assert problem["errors"][0]["field"] == "tls.client_key"
-        unfit: tuple[dict[str, Any], ...] = ({"client_key": None}, {"client_key": "k3y"})
-        for fields in unfit:
-            assert "k3y" not in str(problem_of(client.patch(path, json={"tls": fields}, headers=key), 422))
-        assert client.patch(path, json={"tls": pair_of(second)}, headers=key).status_code == 200
-        eventually(lambda: client.post(f"{path}/test", headers=key).json().get("success"), "the new certificate works")
-        assert receiver.clients == ["first", "second"]
-        assert objects() == ["ConfigMap", "kubernetes.io/tls"]
-        assert client.patch(path, json={"tls": None}, headers=key).json()["ca_certificate_names"] == []
-        assert objects() == []
+    body = {"url": receiver.url, "events": ["delivered"], "tls": tls}
+    answer = client.post("/v1/webhooks", json=body, headers=key)
+    assert (answer.status_code, answer.json()["status"]) == (201, "active"), answer.text
+    document, path = answer.json(), f"/v1/webhooks/{answer.json()['id']}"
+    assert len(document["ca_certificate_names"]) == 1
+    assert document["client_certificate_name"]
+    assert objects() == ["ConfigMap", "kubernetes.io/tls"]
+    assert client.post(f"{path}/test", headers=key).json()["success"]
+    away = {"url": receiver.url.replace("127.0.0.1", "localhost")}
+    for wrong in (away, {**away, "tls": {"ca_certificates": tls["ca_certificates"]}}):
+        problem = problem_of(client.patch(path, json=wrong, headers=key), 422)
+        assert problem["errors"][0]["field"] == "tls.client_key"
+    unfit: tuple[dict[str, Any], ...] = ({"client_key": None}, {"client_key": "k3y"})
+    for fields in unfit:
+        assert "k3y" not in str(problem_of(client.patch(path, json={"tls": fields}, headers=key), 422))
+    assert client.patch(path, json={"tls": pair_of(second)}, headers=key).status_code == 200
+    eventually(lambda: client.post(f"{path}/test", headers=key).json().get("success"), "the new certificate works")
+    assert receiver.clients == ["first", "second"]
+    assert objects() == ["ConfigMap", "kubernetes.io/tls"]
+    assert client.patch(path, json={"tls": None}, headers=key).json()["ca_certificate_names"] == []
+    assert objects() == []
 
 
 def pair_of(pair: KeyPair) -> dict[str, str]:
