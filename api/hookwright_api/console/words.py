@@ -26,7 +26,7 @@ class StatusWord(NamedTuple):
 ENDPOINT_STATUSES: Final = {
     "active": StatusWord("Active", "good", "Deliveries are sent, and the last attempt succeeded."),
     "failing": StatusWord("Failing", "bad", "The last attempt got no 2xx answer. Failed attempts are retried."),
-    "error": StatusWord("Not sending", "bad", "No delivery can be sent until the cause is removed."),
+    "error": StatusWord("Not ready", "bad", "Not every delivery can be sent until the cause is removed."),
     "suspended": StatusWord("Suspended", "quiet", "Deliveries stay pending until the endpoint is resumed."),
     "pending": StatusWord("Being set up", "warn", "The operator has not set up the endpoint yet."),
 }

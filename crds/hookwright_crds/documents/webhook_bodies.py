@@ -156,7 +156,8 @@ class WebhookAnswer(_AnswerFields):  # type: ignore[misc]
     project: str = Field(examples=["billing"])
     status: Status = Field(
         description="pending: not yet reconciled. active: deliveries are sent. suspended: they stay pending. failing: "
-        "the last attempt got no 2xx answer. error: no delivery can be sent, and the condition Ready has the reason."
+        "the last attempt got no 2xx answer. error: not every delivery can be sent, and the "
+        "condition Ready has the reason."
     )
     created_at: str = Field(examples=[TIME_EXAMPLE])
     enabled: bool = Field(description="false: somebody paused the deliveries. status has whether they are sent.")

@@ -44,7 +44,9 @@ class Changes:
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
         before = self.cache.living(key)
-        is_new = self._store(kind, body) if change != "DELETED" else self.cache.lose(kind, body) is not None
+        is_new = change == "DELETED" or self._store(kind, body)
+        if change == "DELETED":
+            self.cache.lose(kind, body)
         # An answer to an own write may have changed them before.
         references = self.cache.take_changed_references()
         if not self.complete:

@@ -17,7 +17,7 @@ from hookwright_operator.store.records import Choice, Replay, ReplayState, State
 from hookwright_operator.store.sql.replay import latest_replays
 from hookwright_runtime.problems import FieldFault, ProblemError, not_found
 
-MAX_BODY_BYTES: Final = 32_768
+MAX_BODY_BYTES: Final = 16_384
 
 _ID: Final = re.compile(r"[0-9A-Za-z_]{1,64}")
 _STATES: Final = {
