@@ -2,39 +2,47 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, Field, StrictBool
-from pydantic_core import to_json
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints
+from pydantic_core import from_json
 
 from hookwright_crds.base import Model
-from hookwright_crds.structural_schema import FREE_FIELDS
 
-MAX_FREE_BYTES: Final = 16_384
-"""Most bytes of the example of an EventType, and of its schema, as JSON."""
-MAX_FREE_FIELDS: Final = 256
-"""Most fields at the top of each; the API server can bound no more of them."""
+MAX_TEXT_LENGTH: Final = 16_384
+"""Most characters of the example of an EventType, and of its schema."""
+_SENTENCE: Final = "must be the text of a JSON object, such as '{\"amount\": 129.9}'"
 
 
-def _bounded(fields: dict[str, Any]) -> dict[str, Any]:
-    if (size := len(to_json(fields))) > MAX_FREE_BYTES:
-        raise ValueError(f"has {size} bytes as JSON; at most {MAX_FREE_BYTES} are accepted")
-    return fields
+def _with_object(text: str) -> str:
+    object_in(text)
+    return text
 
 
-FreeFields = Annotated[
-    dict[str, Any], Field(max_length=MAX_FREE_FIELDS, json_schema_extra={FREE_FIELDS: True}), AfterValidator(_bounded)
-]
-"""A JSON object whose fields the tenant chooses."""
+def object_in(text: str | None) -> dict[str, Any]:
+    """Return the JSON object of such a text, empty for None; raise ValueError if there is none, or it is too deep."""
+    try:
+        value = from_json(text or "{}", allow_inf_nan=False)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ValueError(_SENTENCE)  # noqa: TRY004 - pydantic reports a ValueError
+    return value
+
+
+JsonObject = Annotated[str, StringConstraints(max_length=MAX_TEXT_LENGTH), AfterValidator(_with_object)]
+"""The text of a JSON object. As a field with free contents, a small object could cost a hundred times its size."""
 
 
 class EventTypeSpec(Model):
     """The spec of an EventType: what its events mean, and what they look like."""
 
     meaning: str = Field(description="When the event happens, in a sentence.", min_length=1, max_length=1024)
-    example: FreeFields | None = Field(
-        default=None, description="Example of the fields besides the type, up to 16 KiB as JSON."
-    )
-    payload_schema: FreeFields | None = Field(
+    example: JsonObject | None = Field(
         default=None,
-        description="A JSON Schema for people, up to 16 KiB. No event is refused by it.",
+        description="Example of the fields besides the type, as the text of a JSON object, up to 16,384 characters: "
+        "'{\"amount\": 129.9}'",
+    )
+    payload_schema: JsonObject | None = Field(
+        default=None,
+        description="A JSON Schema for people, as text, up to 16,384 characters. No event is refused by it.",
     )
     deprecated: StrictBool = Field(default=False, description="true: new receivers should not use the type.")

@@ -24,7 +24,7 @@ MAX_TYPE_LENGTH: Final = 128
 """Most characters of an event type."""
 MAX_SUBSCRIPTIONS: Final = 100
 """Most event types and wildcards that an endpoint names, and most types of a replay."""
-_NEIGHBOURS: Final = 50
+_NEIGHBOURS: Final = 5
 """Own types before and after a wrong name, in the order of the alphabet, that are compared with it."""
 _MOST_SORTED: Final = 1000
 """Own types that are sorted for that; if there are more, none is compared."""
@@ -159,9 +159,11 @@ TYPE_PATTERN: Final = _pattern(ALL_TYPES)
 """The form of an event type: a built-in one, or the name of an EventType, whether it exists or not."""
 SUBSCRIPTION_PATTERN: Final = _pattern(SUBSCRIPTIONS)
 """The same or a wildcard."""
+RESERVED_TYPES: Final = (*EVENT_TYPES, *(name.removeprefix(OPERATIONAL_PREFIX) for name in OPERATIONAL_TYPES))
+"""Names that no EventType has: as CloudEvents, the last ones would have the types of operational events."""
 OWN_TYPE_SENTENCE: Final = (
-    "the name of an EventType has at most 128 characters, is no built-in type, and does not begin with "
-    f"{OPERATIONAL_PREFIX} or {CLOUDEVENT_PREFIX}"
+    "the name of an EventType has at most 128 characters, is no built-in type, such as delivered or endpoint.failing, "
+    f"and does not begin with {OPERATIONAL_PREFIX} or {CLOUDEVENT_PREFIX}"
 )
 
 _SENT_TYPES: Final = frozenset(EVENT_TYPES)
@@ -232,7 +234,7 @@ def is_own_type(name: str) -> bool:
 
 def may_name_own_type(name: str) -> bool:
     """Return whether an EventType may have a name, which has the form of an object's name."""
-    is_reserved = name in _SENT_TYPES or name.startswith((OPERATIONAL_PREFIX, CLOUDEVENT_PREFIX))
+    is_reserved = name in RESERVED_TYPES or name.startswith((OPERATIONAL_PREFIX, CLOUDEVENT_PREFIX))
     return len(name) <= MAX_TYPE_LENGTH and not is_reserved
 
 

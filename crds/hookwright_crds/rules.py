@@ -40,10 +40,10 @@ from hookwright_crds.endpoint_fields import (
 )
 from hookwright_crds.events import (
     CLOUDEVENT_PREFIX,
-    EVENT_TYPES,
     MAX_TYPE_LENGTH,
     OPERATIONAL_PREFIX,
     OWN_TYPE_SENTENCE,
+    RESERVED_TYPES,
     SUBSCRIPTION_PATTERN,
 )
 from hookwright_crds.keys import DIGEST_PATTERN, KEY_ID_PATTERN
@@ -289,7 +289,8 @@ RULES: Final[Mapping[str, Mapping[str, tuple[Rule, ...]]]] = {
     "EventType": {
         "": (
             Rule(
-                f"self.metadata.name.size() <= {MAX_TYPE_LENGTH} && !(self.metadata.name in {_cel_list(EVENT_TYPES)}) "
+                f"self.metadata.name.size() <= {MAX_TYPE_LENGTH} "
+                f"&& !(self.metadata.name in {_cel_list(RESERVED_TYPES)}) "
                 f"&& !self.metadata.name.startsWith('{OPERATIONAL_PREFIX}') "
                 f"&& !self.metadata.name.startsWith('{CLOUDEVENT_PREFIX}')",
                 OWN_TYPE_SENTENCE,

@@ -14,11 +14,8 @@ Schema: TypeAlias = dict[str, Any]
 
 _DROPPED_KEYWORDS: Final = frozenset({"title", "$defs", "examples", "$ref", "anyOf"})
 """A ``$ref`` and an ``anyOf`` are replaced by the type that they name."""
-FREE_FIELDS: Final = "x-kubernetes-preserve-unknown-fields"
-"""The keyword of an object whose fields the tenant chooses."""
 _KEPT_KEYWORDS: Final = frozenset(
     {
-        FREE_FIELDS,
         "type", "description", "enum", "required", "minLength", "maxLength", "minItems", "maxItems",
         "minProperties", "maxProperties", "minimum", "maximum", "multipleOf",
     }
@@ -64,14 +61,11 @@ class _Conversion:
         """Return the structural form of one node; ``path`` is its path for error messages."""
         node = self._resolved(node, path)
         result = {keyword: _kept(value) for keyword, value in node.items() if keyword in _KEPT_KEYWORDS}
-        dropped_keywords = self._dropped | ({"additionalProperties"} if FREE_FIELDS in node else set())
         for keyword, value in node.items():
-            if keyword not in _KEPT_KEYWORDS | dropped_keywords:
+            if keyword not in _KEPT_KEYWORDS | self._dropped:
                 result = self._part(keyword, value, path) | result
         kind = result.get("type")
-        has_unnamed = kind == "object" and not (
-            result.get("properties") or result.keys() & {"additionalProperties", FREE_FIELDS}
-        )
+        has_unnamed = kind == "object" and not (result.get("properties") or "additionalProperties" in result)
         if kind not in _TYPES or has_unnamed:
             raise SchemaError(path, f"type {kind!r} is none of {', '.join(sorted(_TYPES))}, or has unnamed contents")
         return {keyword: result[keyword] for keyword in (*_FIRST, *result) if keyword in result}

@@ -7,7 +7,7 @@ reader never sees a partial change. One event loop owns it.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from hookwright_crds.base import parse_duration
 from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
@@ -238,7 +238,7 @@ class Registry:
     """Projects, event types and endpoints, indexed by the keys of their look-ups."""
 
     _projects: dict[tuple[str, str], ProjectSettings] = field(default_factory=dict)
-    _event_types: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
+    _event_types: dict[str, dict[str, str]] = field(default_factory=dict)
     _endpoints: dict[str, Endpoint] = field(default_factory=dict)
     _uids: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_project: dict[tuple[str, str], dict[str, Endpoint]] = field(default_factory=dict)
@@ -258,7 +258,7 @@ class Registry:
         """Reject further events of a project."""
         self._projects.pop((namespace, name), None)
 
-    def put_event_type(self, namespace: str, name: str, example: Mapping[str, Any]) -> None:
+    def put_event_type(self, namespace: str, name: str, example: str) -> None:
         """Accept events of an own type of the namespace."""
         self._event_types.setdefault(namespace, {})[name] = example
 
@@ -266,8 +266,8 @@ class Registry:
         """Refuse further events of an own type."""
         self._event_types.get(namespace, {}).pop(name, None)
 
-    def event_types(self, namespace: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the own types of a namespace, each with its example."""
+    def event_types(self, namespace: str) -> Mapping[str, str]:
+        """Return the own types of a namespace, each with the text of its example, empty if it has none."""
         return self._event_types.get(namespace, {})
 
     def project(self, namespace: str, name: str) -> ProjectSettings | None:

@@ -59,7 +59,11 @@ def delivery_verbs(commands: Transcript, endpoint: str, receiver: Received, fold
 
 def event_type_verbs(commands: Transcript, acme: Organization) -> None:
     """List and show event types, also one that the organization declares."""
-    spec = {"meaning": "A customer paid an invoice.", "example": {"amount": 129.9}, "payloadSchema": {"type": "object"}}
+    spec = {
+        "meaning": "A customer paid an invoice.",
+        "example": '{"amount": 129.9}',
+        "payloadSchema": '{"type": "object"}',
+    }
     acme.apply({"kind": "EventType", "metadata": {"name": "invoice.paid"}, "spec": spec})
     eventually(lambda: commands.quiet("event-types", "get", "invoice.paid").exit_code == 0, "the type is known")
     commands.run("event-types", "list")

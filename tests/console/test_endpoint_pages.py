@@ -67,7 +67,7 @@ def test_an_own_type_is_read_chosen_and_tested(admin: Person, receiver: Received
     page, organization = admin.page, admin.service.organization
     admin.open("/projects/billing/event-types")
     expect(page.get_by_text("Your organization has none yet.")).to_be_visible()
-    spec = {"meaning": f"A customer paid. {ATTACK}", "example": {"messageId": "inv-17", "amount": 129.9}}
+    spec = {"meaning": f"A customer paid. {ATTACK}", "example": '{"messageId": "inv-17", "amount": 129.9}'}
     organization.apply({"kind": "EventType", "metadata": {"name": "invoice.paid"}, "spec": spec})
 
     def is_listed() -> bool:

@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from hookwright_api.webhook_document import endpoint_status, endpoint_summary
 from hookwright_crds.base import MADE_BY_API, MANAGED_BY, ObjectMeta
 from hookwright_crds.conditions import find
+from hookwright_crds.event_type_fields import object_in
 from hookwright_crds.events import EVERY_TYPE, Channel
 from hookwright_crds.keys import KeyScope
 from hookwright_crds.reading import read
@@ -184,7 +185,7 @@ class EndpointRecord:
 
 @dataclass(frozen=True)
 class EventTypeRecord:
-    """An EventType, and its form on `/v1`."""
+    """An EventType, and its form on `/v1`, in which the example and the schema are texts here."""
 
     identity: Identity
     document: Mapping[str, Any]
@@ -198,7 +199,7 @@ class EventTypeRecord:
             "type": name,
             "channel": Channel.OWN,
             "meaning": spec.meaning,
-            "example": {"type": name, **(spec.example or {})},
+            "example": spec.example or "",
             "wildcards": [EVERY_TYPE],
             "deprecated": spec.deprecated,
             "payload_schema": spec.payload_schema,
@@ -207,8 +208,11 @@ class EventTypeRecord:
 
     @cached_property
     def rendered(self) -> bytes:
-        """The document as JSON; rendered once per state, because examples and schemas are long."""
-        return to_json(self.document)
+        """The document as JSON, with objects in place of their texts; it is rendered once per state."""
+        type_ = {"type": self.document["type"]}
+        example = type_ | object_in(self.document["example"]) | type_
+        schema = self.document["payload_schema"]
+        return to_json({**self.document, "example": example, "payload_schema": schema and object_in(schema)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,13 @@ Keys and users have the form of ``hookwright_crds.keys`` and ``hookwright_crds.u
 
 import base64
 import hashlib
+import json
 import re
 import secrets
 import string
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from hookwright_cli.command_errors import CommandError, ExitCode
@@ -123,11 +125,19 @@ def event_type_document(resource: Mapping[str, Any]) -> Document:
         "type": name,
         "channel": "own",
         "meaning": spec["meaning"],
-        "example": {"type": name, **spec.get("example", {})},
+        "example": {"type": name} | _object_in(spec.get("example", "")) | {"type": name},
         "wildcards": ["*"],
         "deprecated": spec.get("deprecated", False),
-        "payload_schema": spec.get("payloadSchema"),
+        "payload_schema": _object_in(spec.get("payloadSchema", "")) or None,
     }
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    """Return the JSON object of a text, empty if it has none, of which the condition of the EventType says more."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(value := json.loads(text), dict):
+            return value
+    return {}
 
 
 def new_key() -> str:

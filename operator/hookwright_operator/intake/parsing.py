@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hookwright_crds.documents.event_bodies import EVENTS_BODY_LIMIT, MAX_EVENT_VALUES, MAX_VALUES
+from hookwright_crds.event_type_fields import object_in
 from hookwright_crds.events import (
     CLOUDEVENT_PREFIX,
     EVENT_TYPES,
@@ -98,15 +99,13 @@ def parse_in_pieces(
     return (yield from _all([value], read, faults, is_numbered=False, key=key))
 
 
-def parse_test(
-    body: bytes, message_id: str, own_types: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
-) -> IncomingEvent:
+def parse_test(body: bytes, message_id: str, own_types: Mapping[str, str] = MappingProxyType({})) -> IncomingEvent:
     """Return the event of a test, which has ``test: true``.
 
     Args:
         body: JSON ``{type?, payload?}``; empty for a ``delivered`` event without further fields.
         message_id: used if the payload of a built-in type has no ``messageId``.
-        own_types: those of the organization, each with its example, which is the payload of a test without one.
+        own_types: those of the organization, each with the text of its example, the payload of a test without one.
 
     Raises:
         ProblemError: 400 malformed JSON; 413 too large; 422 with each fault.
@@ -120,7 +119,7 @@ def parse_test(
     for name in islice((name for name in document if name not in _TEST), MAX_FAULTS):
         check.fault(excerpt_of(name), "is unknown; send type and payload")
     kind = check.type("type", document["type"]) if "type" in document else ""
-    payload = document.get("payload", own_types.get(kind, {}))
+    payload = document["payload"] if "payload" in document else object_in(own_types.get(kind))
     if not isinstance(payload, dict):
         check.fault("payload", "must be a JSON object")
         payload = {}

@@ -9,7 +9,8 @@ from hookwright_crds.base import format_timestamp, parse_duration
 from hookwright_crds.conditions import SUSPENDED_AFTER_FAILURES
 from hookwright_crds.events import SUBSCRIPTIONS, is_own_type, nearest_types
 from hookwright_crds.reading import Unsupported
-from hookwright_crds.resources import SecretRef, WebhookEndpointSpec
+from hookwright_crds.resources import WebhookEndpointSpec
+from hookwright_crds.signing_fields import SecretRef
 from hookwright_crds.signing_secrets import SIGNING_LABEL, valid_secret
 from hookwright_operator.reconcile.plan import REFUSED_SENTENCE, WRITE_REFUSED
 from hookwright_operator.reconcile.signing_secret import MISSING, SECRET_FIELD

@@ -29,5 +29,5 @@ def plan_event_type(observed: ObservedEventType, *, now: datetime) -> Plan:
         webhook_endpoints=observed.webhook_endpoints,
         conditions=acceptance(observed.event_type, message, observed.unsupported_parts, now),
     )
-    example = observed.event_type.spec.example or {}
+    example = observed.event_type.spec.example or ""
     return Plan((AllowEventType(meta.namespace, meta.name, example), *plan_status(observed.event_type, after)))

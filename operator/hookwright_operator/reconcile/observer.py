@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from hookwright_crds.base import MANAGED_BY, MANAGER, ObjectMeta, secrets_path
-from hookwright_crds.resources import ApiKey, EventType, HandoverState, Project, SecretRef, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, EventType, HandoverState, Project, WebhookEndpoint
+from hookwright_crds.signing_fields import SecretRef
 from hookwright_crds.signing_secrets import SIGNING_LABEL
 from hookwright_crds.trimming import TOKEN_TYPE, decode_field
 from hookwright_operator.delivery.http.guard import Guard

@@ -151,7 +151,7 @@ class AllowEventType:
 
     namespace: str
     name: str
-    example: Mapping[str, Any]
+    example: str
 
 
 @dataclass(frozen=True, slots=True)

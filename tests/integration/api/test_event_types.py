@@ -1,5 +1,6 @@
 """Event types through the API."""
 
+import json
 import time
 from typing import Any
 
@@ -52,8 +53,8 @@ def declare(acme: Organization, name: str = "invoice.paid", **changes: Any) -> N
     """Apply an EventType."""
     spec = {
         "meaning": "A customer paid an invoice.",
-        "example": {"messageId": "inv-17", "amount": 129.9},
-        "payloadSchema": SCHEMA,
+        "example": '{"messageId": "inv-17", "amount": 129.9}',
+        "payloadSchema": json.dumps(SCHEMA),
         **changes,
     }
     acme.apply({"kind": "EventType", "metadata": {"name": name}, "spec": spec})

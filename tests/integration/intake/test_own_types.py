@@ -15,7 +15,7 @@ PAID = {"type": "invoice.paid", "invoice": {"id": 42, "total": 19.50}}
 @pytest_asyncio.fixture
 async def shop(intake: Intake, tokens: Tokens) -> Intake:
     """Return an intake whose namespace has the EventType invoice.paid, to which the endpoint subscribes."""
-    intake.registry.put_event_type(tokens.namespace, "invoice.paid", {})
+    intake.registry.put_event_type(tokens.namespace, "invoice.paid", "")
     intake.registry.put(replace(intake.orders, events=frozenset({"invoice.paid"})))
     return intake
 
@@ -63,7 +63,7 @@ async def test_a_type_of_nobody_is_refused_with_the_nearest(shop: Intake, tokens
 
 async def test_the_type_of_another_organization_is_unknown(intake: Intake) -> None:
     """An EventType is of its namespace alone, and no refusal names it."""
-    intake.registry.put_event_type("elsewhere", "invoice.paid", {})
+    intake.registry.put_event_type("elsewhere", "invoice.paid", "")
     [fault] = refused(await intake.client.post(ROUTE, json={**PAID, "type": "invoice.payed"}), 422)["errors"]
     assert "invoice.paid" not in fault["message"]
     refused(await intake.client.post(ROUTE, json=PAID), 422)

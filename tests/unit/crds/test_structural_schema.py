@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from hookwright_crds.base import Model, Timestamp
-from hookwright_crds.structural_schema import FREE_FIELDS, SchemaError, cel_text, structural
+from hookwright_crds.structural_schema import SchemaError, cel_text, structural
 
 SENTENCES = {"^[a-z]+$": {"message": "must be lower case"}}
 
@@ -90,10 +90,6 @@ def _name(value: object) -> str:
                 "description": "A nested model.",
                 "properties": {"name": {"type": "string", "default": "x"}},
             },
-        ),
-        (
-            Annotated[dict[str, Any], Field(json_schema_extra={FREE_FIELDS: True})] | None,
-            {"type": "object", FREE_FIELDS: True},
         ),
         (Annotated[str, Field(description="Is ``x`` or y.")], {"type": "string", "description": "Is 'x' or y."}),
         (

@@ -29,7 +29,9 @@ async def show_test(visit: Visit) -> Response:
 def _page(visit: Visit, *, result: Any = None, delivery: Any = None) -> Response:
     event_types = {name: document for name, document in visit.event_types.items() if document["wildcards"]}
     examples = {
-        name: json_text({field: value for field, value in document["example"].items() if field != "type"})
+        name: json_text({field: value for field, value in example.items() if field != "type"})
+        if isinstance(example := document["example"], dict)
+        else example or "{}"
         for name, document in event_types.items()
     }
     names = [*visit.endpoint.endpoint.spec.events, *event_types]

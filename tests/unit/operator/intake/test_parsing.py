@@ -406,7 +406,7 @@ def test_a_wrong_specversion_is_told_the_right_one() -> None:
 )
 def test_a_test_of_an_own_type_has_its_example_unless_it_has_a_payload(body: bytes, expected: bytes) -> None:
     """A test through the intake and one through /v1 send the same."""
-    assert parse_test(body, "test_1", {"invoice.paid": {"amount": 1}}).body == expected
+    assert parse_test(body, "test_1", {"invoice.paid": '{"amount": 1}'}).body == expected
 
 
 def test_an_answer_names_a_bounded_number_of_faults(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import base64
 
 from support.reconcile_stage import ApiServer
 
-from hookwright_crds.resources import SecretRef
+from hookwright_crds.signing_fields import SecretRef
 from hookwright_operator.reconcile.observer import read_referenced
 from hookwright_runtime.kubernetes import Object
 
