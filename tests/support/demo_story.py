@@ -93,6 +93,9 @@ def api_client(globex: Customer) -> None:
     body = post("/v1/webhooks", json={"pull": {}, "events": ["delivered"]}, headers=headers).json()["id"]
     assert get(f"/v1/webhooks/{body}/messages", headers=headers).json() == {"data": []}
     assert delete(f"/v1/webhooks/{body}", headers=headers).status_code == 204
+    private = {"url": "https://example.com/", "events": ["delivered"], "tls": {"ca_certificates": "-----BEGIN x"}}
+    name = post("/v1/webhooks", json=private, headers=headers).json()["id"]
+    assert globex.client.patch(f"/v1/webhooks/{name}", json={"tls": None}, headers=headers).status_code == 200
     assert delete(f"/v1/projects/billing/keys/{key['id']}", headers=globex.session()).status_code == 204
     assert post("/v1/auth/logout", headers=globex.session()).status_code == 204
 
