@@ -86,7 +86,7 @@ def test_the_words_of_an_attempts_error_are_explained(words: str) -> None:
         ("create", "authentication.k8s.io/tokenreviews", True),
         ("create", "/pods", False),
         ("get", "/pods", False),
-        ("get", "/configmaps", False),
+        ("update", "/configmaps", False),
         ("create", "rbac.authorization.k8s.io/rolebindings", False),
         ("update", "rbac.authorization.k8s.io/clusterroles", False),
         ("update", "apiextensions.k8s.io/customresourcedefinitions", False),
