@@ -20,7 +20,7 @@ from integration.api import conftest as api_fixtures
 from integration.api.conftest import Organizations
 from integration.intake import conftest as intake_fixtures
 from support.api_processes import Organization, problem_of
-from support.intake import Intake, Tokens, refused
+from support.intake import Intake, Tokens
 
 from hookwright_crds.keys import digest, key_id_of, mint
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE, service_account_token
@@ -354,7 +354,7 @@ async def test_a_forged_token_of_a_producer_is_refused(
         missing = await stranger.post("/projects/billing/events", json=event)
         headers = httpx.Headers(PRODUCERS[sentence](tokens, genuine))
         answer = await stranger.post("/projects/billing/events", json=event, headers=headers)
-    refused(answer, 401)
+    problem_of(answer, 401)
     assert answer.text == missing.text
     assert answer.headers["www-authenticate"] == "Bearer"
     assert await intake.events() == []

@@ -49,7 +49,9 @@ def head(site: Installation, namespace: str, *, length: int, token: str | None =
 
 def event_status(site: Installation, namespace: str) -> int:
     """Send one event and return the status of the answer."""
-    return exchange(site.operator.intake_port, head(site, namespace, length=len(EVENT)) + EVENT, "127.0.0.2").status
+    return exchange(
+        site.operator.intake_port, head(site, namespace, length=len(EVENT)) + EVENT, "127.0.0.2"
+    ).status_code
 
 
 @pytest.mark.parametrize("start", [b"", b"[", b"[" + b" " * 60_000], ids=["nothing", "a byte", "60 KB"])
@@ -73,7 +75,7 @@ def test_heads_of_clients_without_a_credential_shut_nothing(site: Installation, 
         for number, connection in enumerate(anonymous):
             connection.sendall(head(site, namespaces[1], length=1_000_000, token=f"nonsense-{number}"))
         assert [event_status(site, namespaces[1]) for _ in range(20)] == [202] * 20
-        assert {read_answer(connection).status for connection in anonymous} <= {401, 429, 503}
+        assert {read_answer(connection).status_code for connection in anonymous} <= {401, 429, 503}
 
 
 def test_slow_logins_shut_nothing(site: Installation) -> None:
@@ -86,5 +88,5 @@ def test_slow_logins_shut_nothing(site: Installation) -> None:
         slow = [stack.enter_context(connect(site.api.port)) for _ in range(200)]
         for connection in slow:
             connection.sendall(login + b'{"email": "' + b"a" * 50_000)
-        assert exchange(site.api.port, b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.2").status == 401
+        assert exchange(site.api.port, b"GET /v1/webhooks HTTP/1.1\r\nHost: x\r\n\r\n", "127.0.0.2").status_code == 401
         assert site.healthy("api")

@@ -1,43 +1,22 @@
 """Helpers of attacks over HTTP: raw connections, the memory of a process, and an installation under attack."""
 
-import json
 import os
 import resource
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_runtime.problems import TYPE_BASE, Code
 
 LOOPBACK: Final = "127.0.0.1"
 MIB: Final = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An HTTP answer that was read from a socket; status 0 if the connection was closed without one."""
-
-    status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-
-    def problem(self) -> dict[str, Any]:
-        """Assert that the body is a problem document, and return it."""
-        assert self.headers["content-type"] == "application/problem+json", self
-        document: dict[str, Any] = json.loads(self.body)
-        assert document["status"] == self.status
-        assert document["code"] in [*Code]
-        assert document["type"] == TYPE_BASE + document["code"]
-        assert document["title"]
-        assert document["detail"]
-        return document
 
 
 @contextmanager
@@ -63,25 +42,17 @@ def connect(port: int, source: str = LOOPBACK) -> socket.socket:
     return socket.create_connection((LOOPBACK, port), timeout=30, source_address=(source, 0))
 
 
-def read_answer(connection: socket.socket) -> Answer:
-    """Read one answer; its body has a Content-Length."""
-    data = b""
-    with suppress(ConnectionError):
-        while b"\r\n\r\n" not in data:
-            piece = connection.recv(65_536)
-            if not piece:
-                return Answer(0)
-            data += piece
-        head, _, body = data.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        while len(body) < int(headers.get("content-length", 0)):
-            body += connection.recv(65_536)
-        return Answer(int(first.split(" ")[1]), headers, body)
-    return Answer(0)
+def read_answer(connection: socket.socket) -> httpx.Response:
+    """Read one answer; its status is 0 if the connection was closed without one."""
+    answer = HTTPResponse(connection)
+    try:
+        answer.begin()
+        return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())
+    except (ConnectionError, HTTPException):
+        return httpx.Response(0)
 
 
-def exchange(port: int, request: bytes, source: str = LOOPBACK) -> Answer:
+def exchange(port: int, request: bytes, source: str = LOOPBACK) -> httpx.Response:
     """Send bytes on a new connection and return the answer."""
     with connect(port, source) as connection:
         with suppress(ConnectionError):

@@ -20,7 +20,6 @@ from hookwright_operator.store.sql import read
 from hookwright_runtime.errors import KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient
 from hookwright_runtime.places import Places
-from hookwright_runtime.problems import TYPE_BASE, Code
 from hookwright_runtime.server import Server
 
 ORDERS = "uid-orders"
@@ -128,18 +127,6 @@ class Intake:
 async def fails(*_args: object, **_options: object) -> None:
     """Raise an error that no code expects."""
     raise ZeroDivisionError("the secret of the operator")
-
-
-def refused(response: httpx.Response, status: int) -> dict[str, Any]:
-    """Assert that an answer is a problem document of RFC 9457, and return it."""
-    assert response.headers["content-type"] == "application/problem+json"
-    problem: dict[str, Any] = response.json()
-    assert (response.status_code, problem["status"]) == (status, status)
-    assert problem["code"] in [*Code]
-    assert problem["type"] == TYPE_BASE + problem["code"]
-    assert problem["title"]
-    assert problem["detail"]
-    return problem
 
 
 def allow(cluster: Cluster, namespace: str, subject: dict[str, str], *rules: dict[str, Any]) -> None:

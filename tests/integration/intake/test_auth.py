@@ -4,7 +4,8 @@ import asyncio
 import time
 
 import pytest
-from support.intake import Intake, Line, Tokens, allow, await_permission, refused, rule
+from support.api_processes import problem_of
+from support.intake import Intake, Line, Tokens, allow, await_permission, rule
 from support.polling import PATIENCE
 
 from hookwright_dev.cluster.kubectl import Cluster
@@ -33,7 +34,7 @@ async def test_the_scheme_may_be_written_in_any_way(intake: Intake, tokens: Toke
 async def test_a_token_without_permission_is_403(intake: Intake, tokens: Tokens) -> None:
     """The refusal names the user and the missing permission."""
     answer = await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger))
-    detail = refused(answer, 403)["detail"]
+    detail = problem_of(answer, 403)["detail"]
     assert f"system:serviceaccount:{tokens.namespace}:stranger" in detail
     assert "projects/events" in detail
     assert await intake.events() == []
@@ -46,8 +47,8 @@ async def test_a_permission_is_good_for_its_namespace_and_project_alone(
     intake.registry.put_project(namespace, "billing")
     intake.registry.put_project(tokens.namespace, "payroll")
     abroad = f"http://127.0.0.1:{intake.server.port}/v1alpha1/namespaces/{namespace}{ROUTE}"
-    refused(await intake.client.post(abroad, json=EVENT), 403)
-    refused(await intake.client.post("/projects/payroll/events", json=EVENT), 403)
+    problem_of(await intake.client.post(abroad, json=EVENT), 403)
+    problem_of(await intake.client.post("/projects/payroll/events", json=EVENT), 403)
     assert await intake.events() == []
 
 
@@ -104,14 +105,14 @@ async def test_while_the_api_server_is_away_only_known_senders_are_served(
     intake.line.cut = True
     assert (await intake.client.post(ROUTE, json=EVENT)).status_code == 202
     answer = await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger))
-    refused(answer, 503)
+    problem_of(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
     assert len(await intake.events()) == 2
     output = "".join(capsys.readouterr())
     assert "review failed" in output
     assert tokens.stranger not in output
     intake.line.cut = False
-    refused(await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger)), 403)
+    problem_of(await intake.client.post(ROUTE, json=EVENT, headers=as_bearer(tokens.stranger)), 403)
 
 
 async def test_no_answer_outlives_the_token(line: Line, tokens: Tokens) -> None:

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.api_processes import problem_of
 from support.attacks import no_descriptors
 from support.attempts import SECRET
-from support.intake import ORDERS, Intake, Tokens, refused
+from support.intake import ORDERS, Intake, Tokens
 from support.receivers import answers, serve
 
 from hookwright_dev.receiver import Receiver
@@ -79,12 +80,12 @@ async def test_every_route_asks_who_calls_and_whether_it_may(intake: Intake, tok
                     method, path.format(endpoint="orders", project="billing"), json=SINCE,
                     headers={"Authorization": authorization},
                 )  # fmt: skip
-                refused(answer, status)
+                problem_of(answer, status)
             if "{" in path:
                 unknown = await intake.client.request(
                     method, path.format(endpoint="ghost", project="ghost"), json=SINCE
                 )
-                assert refused(unknown, 404), path
+                assert problem_of(unknown, 404), path
         assert receiver.received == []
     assert await intake.state(delivery) is State.FAILED
     assert await intake.engine.store.running_replays() == []
@@ -150,7 +151,7 @@ WRONG_TESTS: list[tuple[bytes, int, list[str] | None]] = [
 async def test_a_wrong_test_is_refused_with_its_field(intake: Intake) -> None:
     """Nothing is sent and nothing is recorded."""
     for body, status, fields in WRONG_TESTS:
-        problem = refused(await intake.client.post("/webhookendpoints/orders/test", content=body), status)
+        problem = problem_of(await intake.client.post("/webhookendpoints/orders/test", content=body), status)
         assert fields is None or [fault["field"] for fault in problem.get("errors", [])] == fields, body[:80]
     assert (await intake.client.get(LOG)).json()["data"] == []
 
@@ -158,7 +159,7 @@ async def test_a_wrong_test_is_refused_with_its_field(intake: Intake) -> None:
 async def test_a_test_in_the_log_is_never_sent_again(intake: Intake) -> None:
     """It cannot be retried or replayed; a page of one status has no tests."""
     document = (await intake.client.post("/webhookendpoints/orders/test")).json()["delivery_id"]
-    detail = refused(await intake.client.post(f"/deliveries/{document}/retry"), 409)["detail"]
+    detail = problem_of(await intake.client.post(f"/deliveries/{document}/retry"), 409)["detail"]
     assert "is a test" in detail
     replay = await intake.client.post("/webhookendpoints/orders/replays", json={"since": "2020-01-01T00:00:00Z"})
     assert (replay.status_code, replay.json()["total"]) == (202, 0)
@@ -176,7 +177,7 @@ async def test_a_test_that_the_operator_could_not_make_is_503_and_no_failure_of_
         with no_descriptors():
             answer = await intake.client.post("/webhookendpoints/orders/test")
         assert receiver.received == []
-    refused(answer, 503)
+    problem_of(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
     assert answer.json()["detail"] == "the test was not sent: too many open files in this process"
     assert "success" not in answer.json()
@@ -197,7 +198,7 @@ async def test_an_endpoint_without_secret_is_503_and_may_be_asked_again(intake: 
         intake.registry.put(replace(fresh, url=receiver.url))
         for method, route in (("GET", "secret"), ("POST", "test")):
             answer = await intake.client.request(method, f"/webhookendpoints/fresh/{route}")
-            refused(answer, 503)
+            problem_of(answer, 503)
             assert int(answer.headers["retry-after"]) > 0
         assert receiver.received == []
 
@@ -287,7 +288,7 @@ WRONG_QUERIES = [
 async def test_a_wrong_query_is_422_with_its_fields(intake: Intake) -> None:
     """The answer names each fault; an empty cursor is none."""
     for query, fields in WRONG_QUERIES:
-        problem = refused(await intake.client.get(f"{LOG}?{query}"), 422)
+        problem = problem_of(await intake.client.get(f"{LOG}?{query}"), 422)
         assert [fault["field"] for fault in problem["errors"]] == fields, query
     for cursor in ("", id_of(1)):
         assert (await intake.client.get(f"{LOG}?cursor={cursor}")).json() == {"data": [], "next": None}
@@ -297,9 +298,9 @@ async def test_a_delivery_of_another_endpoint_is_404(intake: Intake, tokens: Tok
     """The delivery must belong to the endpoint of the path."""
     neighbour(intake, tokens.namespace, "other")
     delivery = await deliver(intake, 1)
-    refused(await intake.client.get(f"/webhookendpoints/other/deliveries/{delivery}"), 404)
-    refused(await intake.client.get(f"{LOG}/{id_of(99)}"), 404)
-    refused(await intake.client.get(f"{LOG}/%00"), 404)
+    problem_of(await intake.client.get(f"/webhookendpoints/other/deliveries/{delivery}"), 404)
+    problem_of(await intake.client.get(f"{LOG}/{id_of(99)}"), 404)
+    problem_of(await intake.client.get(f"{LOG}/%00"), 404)
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.DELIVERED])
@@ -325,7 +326,7 @@ async def test_a_retry_is_attempted_at_once(intake: Intake) -> None:
 async def test_a_discarded_delivery_is_not_sent_again(intake: Intake) -> None:
     """The answer is a 409 that names the state."""
     delivery = await deliver(intake, 1, State.DISCARDED)
-    assert "discarded" in refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
+    assert "discarded" in problem_of(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
     assert await intake.state(delivery) is State.DISCARDED
 
 
@@ -356,7 +357,7 @@ async def test_a_pending_delivery_to_an_endpoint_that_sends_nothing_is_409(
     intake.registry.put(replace(intake.orders, **change))
     delivery = await deliver(intake, 1, State.PENDING)
     due_ms = (await intake.delivery(delivery)).due_ms
-    assert says in refused(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
+    assert says in problem_of(await intake.client.post(f"/deliveries/{delivery}/retry"), 409)["detail"]
     assert (await intake.delivery(delivery)).due_ms == due_ms
 
 
@@ -365,7 +366,7 @@ async def test_a_delivery_is_found_by_its_id_alone(intake: Intake) -> None:
     delivery = await deliver(intake, 1)
     foreign_ids = await intake.client.get(f"/deliveries/{delivery}?project=billing")
     assert (foreign_ids.status_code, foreign_ids.json()) == (200, (await intake.client.get(f"{LOG}/{delivery}")).json())
-    refused(await intake.client.get(f"/deliveries/{delivery}?project=shipping"), 404)
+    problem_of(await intake.client.get(f"/deliveries/{delivery}?project=shipping"), 404)
 
 
 @pytest.mark.parametrize(("method", "suffix"), [("GET", ""), ("POST", "/retry")])
@@ -377,9 +378,9 @@ async def test_a_delivery_of_another_organization_is_as_none(
     foreign_ids = [await deliver(intake, 1, endpoint=abroad.uid), await deliver(intake, 2, endpoint="uid-gone")]
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
     for delivery in (*foreign_ids, id_of(3)):
-        problem = refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}"), 404)
+        problem = problem_of(await intake.client.request(method, f"/deliveries/{delivery}{suffix}"), 404)
         assert problem["detail"] == f'delivery "{delivery}" in namespace "{tokens.namespace}" does not exist'
-        refused(await intake.client.request(method, f"/deliveries/{delivery}{suffix}", headers=stranger), 403)
+        problem_of(await intake.client.request(method, f"/deliveries/{delivery}{suffix}", headers=stranger), 403)
     assert [await intake.state(delivery) for delivery in foreign_ids] == [State.FAILED] * 2
 
 
@@ -393,11 +394,11 @@ async def test_an_expired_endpoint_gets_nothing_more(intake: Intake, state: Stat
         (f"/deliveries/{delivery}/retry", {}),
         ("/webhookendpoints/orders/replays", {"since": "2030-01-01T00:00:00Z"}),
     ):
-        text = refused(await intake.client.post(path, json=body), 409)["detail"]
+        text = problem_of(await intake.client.post(path, json=body), 409)["detail"]
         assert 'webhook "orders" has expired' in text, path
     intake.registry.put(replace(intake.orders, suspend=True, block_reason="Expired", url="", pull_lease=30.0))
     answer = await intake.client.get("/webhookendpoints/orders/messages?wait=20s")
-    assert "has expired" in refused(answer, 409)["detail"]
+    assert "has expired" in problem_of(answer, 409)["detail"]
     assert await intake.state(delivery) is state
     assert (await intake.client.get(LOG)).status_code == 200
     assert (await intake.client.get("/webhookendpoints/orders/secret")).status_code == 200

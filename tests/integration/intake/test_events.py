@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from support.api_processes import problem_of
 from support.dispatcher import locked
-from support.intake import Intake, Tokens, fails, refused
+from support.intake import Intake, Tokens, fails
 from support.polling import PATIENCE, until
 from support.store_factories import held
 
@@ -61,9 +62,9 @@ async def test_an_id_with_other_content_is_a_409_that_names_the_event(intake: In
     """Nothing of the request is accepted; the order of fields is no other content."""
     await intake.client.post(ROUTE, json=EVENT)
     second = {**EVENT, "amount": 5}
-    alone = refused(await intake.client.post(ROUTE, json=second), 409)
-    listed = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-2"}, second]), 409)
-    within = refused(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-3"}, {**second, "id": "e-3"}]), 409)
+    alone = problem_of(await intake.client.post(ROUTE, json=second), 409)
+    listed = problem_of(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-2"}, second]), 409)
+    within = problem_of(await intake.client.post(ROUTE, json=[{**EVENT, "id": "e-3"}, {**second, "id": "e-3"}]), 409)
     assert [fault["field"] for problem in (alone, listed, within) for fault in problem["errors"]] == [
         "id", "[1].id", "[1].id",
     ]  # fmt: skip
@@ -79,7 +80,7 @@ async def test_refused_events_leave_their_places_free(intake: Intake) -> None:
     await intake.client.post(ROUTE, json=EVENT)
     for _ in range(3):
         conflicting = [{**EVENT, "id": f"n-{number}"} for number in range(200)] + [{**EVENT, "amount": 5}]
-        refused(await intake.client.post(ROUTE, json=conflicting), 409)
+        problem_of(await intake.client.post(ROUTE, json=conflicting), 409)
     await until(lambda: asyncio.sleep(0, intake.engine.at_rest))
     queues = intake.engine.dispatcher.queues
     assert queues.by_uid[intake.orders.uid].reserved == 0
@@ -92,7 +93,7 @@ async def test_a_conflict_of_a_large_request_is_a_409(intake: Intake) -> None:
         intake.registry.put(replace(intake.orders, uid=f"uid-{number}", name=f"orders-{number}"))
     await intake.client.post(ROUTE, json=EVENT)
     many = [{**EVENT, "id": f"e-{number}"} for number in range(200)]
-    refused(await intake.client.post(ROUTE, json=[*many, {**EVENT, "amount": 5}]), 409)
+    problem_of(await intake.client.post(ROUTE, json=[*many, {**EVENT, "amount": 5}]), 409)
     assert len(await intake.events()) == 1
     document = (await intake.client.post(ROUTE, json=many)).json()
     assert (document["accepted"], document["duplicates"], len(set(document["event_ids"]))) == (199, 1, 200)
@@ -108,16 +109,16 @@ async def test_a_wrong_body_is_refused_whole_and_nothing_is_written(intake: Inta
     ]
     for body, status, fields in bodies:
         answer = await intake.client.post(ROUTE, content=body, headers={"content-type": "application/json"})
-        problem = refused(answer, status)
+        problem = problem_of(answer, status)
         assert fields is None or [fault["field"] for fault in problem["errors"]] == fields
     answer = await intake.client.post(ROUTE, content=b"a=1", headers={"content-type": "text/csv"})
-    assert "application/cloudevents+json" in refused(answer, 415)["detail"]
+    assert "application/cloudevents+json" in problem_of(answer, 415)["detail"]
     assert await intake.events() == []
 
 
 async def test_an_unknown_project_is_404(intake: Intake) -> None:
     """A sender with the RBAC permission gets the 404 as well."""
-    refused(await intake.client.post("/projects/ghost/events", json=EVENT), 404)
+    problem_of(await intake.client.post("/projects/ghost/events", json=EVENT), 404)
     assert await intake.events() == []
 
 
@@ -201,7 +202,7 @@ async def test_a_store_that_is_away_is_503_with_retry_after(intake: Intake) -> N
     """The answer is never a 202 for an event that could be lost."""
     async with locked(intake.database):
         answer = await intake.client.post(ROUTE, json=EVENT)
-    refused(answer, 503)
+    problem_of(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
     assert await intake.events() == []
 
@@ -212,7 +213,7 @@ async def test_an_unexpected_fault_is_500_with_a_trace_and_leaks_nothing(
     """The answer and the log have the same id; only the log has details."""
     monkeypatch.setattr(Events, "accept", fails)
     answer = await intake.client.post(ROUTE, json=EVENT)
-    assert refused(answer, 500)["trace_id"] == "request-1"
+    assert problem_of(answer, 500)["trace_id"] == "request-1"
     assert "secret" not in answer.text
     output = capsys.readouterr().out
     assert "request-1" in output
@@ -224,7 +225,7 @@ async def test_an_intake_that_is_not_ready_answers_503_on_every_route(intake: In
     intake.unready = "the store is being migrated"
     for path in (ROUTE, "/webhookendpoints/orders/secret", "/nowhere"):
         answer = await intake.client.post(path, json=EVENT)
-        assert "being migrated" in refused(answer, 503)["detail"]
+        assert "being migrated" in problem_of(answer, 503)["detail"]
         assert int(answer.headers["retry-after"]) > 0
 
 
@@ -242,10 +243,10 @@ async def test_too_many_requests_at_once_are_sent_away(intake: Intake) -> None:
 
 async def test_unknown_paths_and_methods_are_problems_too(intake: Intake) -> None:
     """The answers are 404 and 405; a 405 has the header Allow."""
-    assert "no such route" in refused(await intake.client.get("/nowhere"), 404)["detail"]
-    refused(await intake.client.post(f"{ROUTE}/", json=EVENT), 404)
+    assert "no such route" in problem_of(await intake.client.get("/nowhere"), 404)["detail"]
+    problem_of(await intake.client.post(f"{ROUTE}/", json=EVENT), 404)
     answer = await intake.client.get(ROUTE)
-    assert refused(answer, 405)["detail"] == f"{answer.url.path} does not accept GET"
+    assert problem_of(answer, 405)["detail"] == f"{answer.url.path} does not accept GET"
     assert answer.headers["allow"] == "POST"
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from support.api_processes import problem_of
 from support.attempts import OLDER, SECRET
-from support.intake import Intake, Tokens, refused
+from support.intake import Intake, Tokens
 from support.polling import until
 
 from hookwright_crds.timestamps import timestamp
@@ -234,7 +235,7 @@ async def test_a_wrong_query_or_body_names_the_field(intake: Intake) -> None:
         ("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("wait=31s", "wait"), ("wait=5", "wait"),
         ("lease=1ms", "lease"), ("lease=0s", "lease"), ("lease=2h", "lease"),
     ):  # fmt: skip
-        assert refused(await intake.client.get(f"{PATH}?{query}"), 422)["errors"][0]["field"] == field, query
+        assert problem_of(await intake.client.get(f"{PATH}?{query}"), 422)["errors"][0]["field"] == field, query
     bodies: list[tuple[str, dict[str, Any], str]] = [
         ("ack", {"ids": []}, "ids"), ("ack", {}, "ids"), ("ack", {"ids": ["x"] * 1001}, "ids"),
         ("ack", {"ids": [1]}, "ids[0]"), ("ack", {"ids": ["x"], "delay": "1s"}, "delay"),
@@ -243,21 +244,21 @@ async def test_a_wrong_query_or_body_names_the_field(intake: Intake) -> None:
     ]  # fmt: skip
     for verb, body, field in bodies:
         answer = await intake.client.post(f"{PATH}/{verb}", json=body)
-        assert refused(answer, 422)["errors"][0]["field"] == field, body
+        assert problem_of(answer, 422)["errors"][0]["field"] == field, body
     assert len(await taken(intake)) == 1
 
 
 async def test_an_endpoint_with_a_url_has_no_messages_to_take(intake: Intake) -> None:
     """The refusal names the missing field."""
     path = "/webhookendpoints/orders/messages"
-    assert "only a webhook with pull" in refused(await intake.client.get(path), 409)["detail"]
+    assert "only a webhook with pull" in problem_of(await intake.client.get(path), 409)["detail"]
     assert (await intake.client.head(PATH)).status_code == 405
 
 
 async def test_a_test_of_an_endpoint_without_url_is_refused(intake: Intake, inbox: Endpoint) -> None:
     """A test posts to a URL."""
     answer = await intake.client.post(f"/webhookendpoints/{inbox.name}/test")
-    assert "has no url" in refused(answer, 409)["detail"]
+    assert "has no url" in problem_of(answer, 409)["detail"]
 
 
 @pytest.mark.usefixtures("inbox")
@@ -265,7 +266,7 @@ async def test_a_stranger_is_told_the_missing_permission(intake: Intake, tokens:
     """Every route needs `create webhookendpoints/pull`."""
     stranger = {"Authorization": f"Bearer {tokens.stranger}"}
     for method, path in (("GET", ""), ("POST", "/ack"), ("POST", "/nack")):
-        refusal = refused(await intake.client.request(method, f"{PATH}{path}", headers=stranger), 403)
+        refusal = problem_of(await intake.client.request(method, f"{PATH}{path}", headers=stranger), 403)
         assert "may not create webhookendpoints/pull" in refusal["detail"]
 
 

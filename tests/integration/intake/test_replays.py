@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.intake import BEGUN_MS, ORDERS, Intake, Tokens, refused
+from support.api_processes import problem_of
+from support.intake import BEGUN_MS, ORDERS, Intake, Tokens
 from support.polling import until
 from support.store_factories import failures_of, settlement
 
@@ -109,7 +110,7 @@ async def test_a_delivered_delivery_is_sent_again(intake: Intake) -> None:
     assert (answer["status"], answer["total"], answer["done"]) == ("completed", 1, 1)
     assert answer["ended_at"] == "2026-01-01T00:01:00.001Z"
     assert await intake.state(delivery) is State.PENDING
-    problem = refused(await intake.client.delete(f"{REPLAYS}/{replay['id']}"), 409)
+    problem = problem_of(await intake.client.delete(f"{REPLAYS}/{replay['id']}"), 409)
     assert "is completed" in problem["detail"]
 
 
@@ -117,7 +118,7 @@ async def test_a_cancelled_replay_sends_nothing_more(intake: Intake) -> None:
     """The answer is 204, also the second time, and another replay can begin."""
     (delivery,) = await end(intake, (State.FAILED, "opened"))
     replay = await begun(intake)
-    problem = refused(await intake.client.post(REPLAYS, json=SINCE), 409)
+    problem = problem_of(await intake.client.post(REPLAYS, json=SINCE), 409)
     assert replay["id"] in problem["detail"]
 
     for _ in range(2):
@@ -135,7 +136,7 @@ async def test_begin_and_cancellation_have_an_audit_line(intake: Intake) -> None
     with capture_logs() as logs:
         await intake.client.post(REPLAYS, json={**SINCE, "dry_run": True})
         replay = await begun(intake)
-        refused(await intake.client.post(REPLAYS, json=SINCE), 409)
+        problem_of(await intake.client.post(REPLAYS, json=SINCE), 409)
         for _ in range(2):
             await intake.client.delete(f"{REPLAYS}/{replay['id']}")
     lines = [(line["action"], line["target"]) for line in logs if line["event"] == "audit"]
@@ -150,7 +151,7 @@ async def test_secret_reads_retries_and_replays_have_an_audit_line(intake: Intak
         assert (await intake.client.post(f"/deliveries/{delivery}/retry")).status_code == 202
         await begun(intake)
         stranger = {"Authorization": f"Bearer {tokens.stranger}"}
-        refused(await intake.client.get("/webhookendpoints/orders/secret", headers=stranger), 403)
+        problem_of(await intake.client.get("/webhookendpoints/orders/secret", headers=stranger), 403)
     lines = [line for line in logs if line["event"] == "audit"]
     assert [(line["action"], line["target"]) for line in lines] == [
         ("secret.read", "orders"),
@@ -170,7 +171,7 @@ async def test_a_replay_that_is_not_the_endpoints_is_404(intake: Intake) -> None
 
     for replay in ("rec_2", "rec_other", "%00", "a" * 500):
         for method in ("GET", "DELETE"):
-            refused(await intake.client.request(method, f"{REPLAYS}/{replay}"), 404)
+            problem_of(await intake.client.request(method, f"{REPLAYS}/{replay}"), 404)
 
     assert [job.id for job in await store.running_replays()] == ["rec_other"]
 
@@ -199,7 +200,7 @@ WRONG_BODIES: list[tuple[str, dict[str, str]]] = [
 async def test_a_wrong_request_is_422_with_its_fields(intake: Intake) -> None:
     """The answer names each fault and the correct form, and no replay begins."""
     for body, faults in WRONG_BODIES:
-        problem = refused(await intake.client.post(REPLAYS, content=body), 422)
+        problem = problem_of(await intake.client.post(REPLAYS, content=body), 422)
         assert [fault["field"] for fault in problem["errors"]] == list(faults)
         assert all(says in fault["message"] for fault, says in zip(problem["errors"], faults.values(), strict=True))
     assert await intake.engine.store.running_replays() == []
@@ -208,7 +209,7 @@ async def test_a_wrong_request_is_422_with_its_fields(intake: Intake) -> None:
 async def test_a_body_that_is_no_json_or_too_long_is_refused(intake: Intake) -> None:
     """The body is refused before any look-up."""
     for body, status in ((b"", 400), (b"{", 400), (b" " * 17_000, 413)):
-        refused(await intake.client.post(REPLAYS, content=body), status)
+        problem_of(await intake.client.post(REPLAYS, content=body), status)
 
 
 async def test_a_replay_of_a_deleted_endpoint_ends_at_once(intake: Intake) -> None:
@@ -229,7 +230,9 @@ async def test_a_replay_of_missed_events_names_the_types_of_the_endpoint(intake:
     assert (answer.json()["state"], answer.json()["types"], answer.json()["total"]) == ("missed", subscribed, 0)
 
     intake.registry.put(replace(intake.orders, events=frozenset({"opened"})))
-    problem = refused(await intake.client.post(REPLAYS, json={**SINCE, "state": "missed", "types": ["clicked"]}), 422)
+    problem = problem_of(
+        await intake.client.post(REPLAYS, json={**SINCE, "state": "missed", "types": ["clicked"]}), 422
+    )
     [fault] = problem["errors"]
     assert (fault["field"], "subscribes to none" in fault["message"]) == ("types", True)
     text = await begun(intake, state="missed", types=["clicked", "opened"])
@@ -261,7 +264,7 @@ async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: I
     accepted_at = timestamp(intake.clock())
     intake.clock.advance(5000)
     intake.registry.remove_project(intake.orders.namespace, "billing")
-    refused(await intake.client.post(REPLAYS, json={**SINCE, "state": "missed"}), 404)
+    problem_of(await intake.client.post(REPLAYS, json={**SINCE, "state": "missed"}), 404)
 
     created_ms = intake.clock()
     intake.registry.put_project(intake.orders.namespace, "billing", replace(keeps, uid="uid-2", created_ms=created_ms))
@@ -271,7 +274,7 @@ async def test_a_project_has_no_events_of_an_earlier_one_with_its_name(intake: I
     missed_event = {**SINCE, "state": "missed", "dry_run": True}
     document = (await intake.client.post(replays, json=missed_event)).json()
     assert (document["since"], document["total"]) == (timestamp(created_ms), 0)
-    problem = refused(await intake.client.post(replays, json={**missed_event, "until": accepted_at}), 422)
+    problem = problem_of(await intake.client.post(replays, json={**missed_event, "until": accepted_at}), 422)
     assert problem["errors"] == [
         {
             "field": "until",

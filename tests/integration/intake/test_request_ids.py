@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from support.api_processes import problem_of
 from support.dispatcher import locked
-from support.intake import Intake, fails, refused
+from support.intake import Intake, fails
 
 from hookwright_operator.intake.app import IntakeApp
 from hookwright_operator.services.events import Events
@@ -72,9 +73,9 @@ async def test_every_line_of_a_request_s_log_has_its_id(
     with monkeypatch.context() as broken:
         broken.setattr(Events, "accept", fails)
         answer = await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "first"})
-    assert refused(answer, 500)["trace_id"] == "first"
+    assert problem_of(answer, 500)["trace_id"] == "first"
     async with locked(intake.database):
-        refused(await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "second"}), 503)
+        problem_of(await intake.client.post(ROUTE, json=EVENT, headers={"X-Request-Id": "second"}), 503)
     lines = [record.msg for record in logged.records if isinstance(record.msg, dict)]
     assert [(line["event"], line["request_id"]) for line in lines if line["level"] == "error"] == [
         ("unexpected fault", "first"),

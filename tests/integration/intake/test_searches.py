@@ -3,7 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from support.intake import ORDERS, Intake, Tokens, refused
+from support.api_processes import problem_of
+from support.intake import ORDERS, Intake, Tokens
 from support.polling import PATIENCE
 
 from hookwright_operator.ids import delivery_id, message_id
@@ -83,10 +84,10 @@ async def test_a_search_shows_nothing_of_another_namespace_or_project(intake: In
     assert await to("ada@example.com") == [ours.id]
     assert await found(event_id=theirs.id) == []
     assert await found(event_id=ours.id, project="shipping") == []
-    refused(await intake.client.get(f"/events/{theirs.id}"), 404)
-    refused(await intake.client.get(f"/events/{ours.id}", params={"project": "shipping"}), 404)
+    problem_of(await intake.client.get(f"/events/{theirs.id}"), 404)
+    problem_of(await intake.client.get(f"/events/{ours.id}", params={"project": "shipping"}), 404)
     unknown = await intake.client.get("/deliveries", params={"webhook": "ship", "project": "billing"})
-    assert '"ship"' in refused(unknown, 404)["detail"]
+    assert '"ship"' in problem_of(unknown, 404)["detail"]
 
 
 WRONG_VALUES = [
@@ -109,10 +110,10 @@ WRONG_VALUES = [
 async def test_a_wrong_value_is_422_and_names_its_field(intake: Intake) -> None:
     """A parameter that is not known is wrong too, and so is an end before the beginning."""
     for field, value in WRONG_VALUES:
-        problem = refused(await intake.client.get("/deliveries", params={field: value}), 422)
+        problem = problem_of(await intake.client.get("/deliveries", params={field: value}), 422)
         assert [fault["field"] for fault in problem["errors"]] == [field]
     times = {"since": "2026-02-01T00:00:00Z", "until": "2026-01-31T00:00:00Z"}
-    assert refused(await intake.client.get("/deliveries", params=times), 422)["errors"][0]["field"] == "until"
+    assert problem_of(await intake.client.get("/deliveries", params=times), 422)["errors"][0]["field"] == "until"
 
 
 async def test_the_pages_of_a_search_have_each_delivery_once(intake: Intake, tokens: Tokens) -> None:

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from support.api_processes import problem_of
 from support.attempts import SECRET
 from support.dispatcher import subscriber
-from support.intake import ORDERS, Intake, Tokens, refused
+from support.intake import ORDERS, Intake, Tokens
 from support.store_factories import event, settlement
 
 from hookwright_operator.registry import ProjectSettings
@@ -83,6 +84,6 @@ async def test_a_project_is_the_sum_of_its_endpoints(
 @pytest.mark.parametrize("path", PATHS)
 async def test_an_unknown_window_is_422_with_the_known_ones(intake: Intake, path: str) -> None:
     """The answer names the field and the windows."""
-    problem = refused(await intake.client.get(path, params={"window": "2h"}), 422)
+    problem = problem_of(await intake.client.get(path, params={"window": "2h"}), 422)
 
     assert problem["errors"] == [{"field": "window", "message": "must be '1h', '24h' or '7d'"}]
