@@ -46,7 +46,7 @@ def test_idle_connections_of_one_address_keep_nobody_out(site: Installation, nam
                 assert site.healthy(name)
                 assert served(site, name)
                 assert served(site, name, "127.0.0.2")
-        assert open_files(site.pid(name)) < DESCRIPTORS - 64
+        assert open_files(site.process(name).running.pid) < DESCRIPTORS - 64
         assert site.healthy(name)
 
 
@@ -59,13 +59,13 @@ def test_idle_connections_of_many_addresses_keep_nobody_out(site: Installation, 
         for _ in range(20):
             assert site.healthy(name)
             assert served(site, name, "127.0.0.2")
-        assert open_files(site.pid(name)) < DESCRIPTORS - 64
+        assert open_files(site.process(name).running.pid) < DESCRIPTORS - 64
 
 
 @pytest.mark.parametrize("name", PROCESSES)
 def test_a_burst_of_connections_keeps_health_alive(site: Installation, name: str) -> None:
     """Connections that wait while the process is paused are all accepted at once, without using up descriptors."""
-    pid, port = site.pid(name), site.ports[name]
+    pid, port = site.process(name).running.pid, site.ports[name]
     with ExitStack() as stack:
         for number in range(300):
             stack.enter_context(connect(port, f"127.0.2.{number % 20 + 1}"))

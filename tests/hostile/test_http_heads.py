@@ -55,7 +55,7 @@ def flood(connection: socket.socket, piece: bytes, *, total: int) -> int:
 )
 def test_a_head_without_end_takes_no_memory(site: Installation, name: str, start: bytes, piece: bytes) -> None:
     """40 MB on one connection cost the process less than 24 MiB; they cost 560 to 840 MB before heads were bounded."""
-    memory = Memory(site.pid(name))
+    memory = Memory(site.process(name).running.pid)
     with connect(site.ports[name]) as connection:
         connection.sendall(start)
         flood(connection, piece * 64, total=40_000_000)
@@ -66,7 +66,7 @@ def test_a_head_without_end_takes_no_memory(site: Installation, name: str, start
 @pytest.mark.parametrize("name", PROCESSES)
 def test_heads_without_end_on_many_connections_take_little_memory(site: Installation, name: str) -> None:
     """60 connections that hold 60 KB of an incomplete head each."""
-    memory = Memory(site.pid(name))
+    memory = Memory(site.process(name).running.pid)
     connections = [connect(site.ports[name]) for _ in range(60)]
     for connection in connections:
         connection.sendall(GET + b"X-Endless: " + b"a" * 60_000)
@@ -157,12 +157,12 @@ def test_no_client_without_a_credential_fills_the_log(
     site: Installation, name: str, request_bytes: bytes, reason: str | None, source: str
 ) -> None:
     """200 requests write at most one line a second; each is counted in a metric instead."""
-    before, began = lines_without_namespace(site.log(name)), time.monotonic()
+    before, began = lines_without_namespace(site.process(name).log), time.monotonic()
     count = site.refusals(name, reason) if reason else 0
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: exchange(site.ports[name], request_bytes, source).status_code, range(200)))
     assert set(answers) <= {400, 401, 404}
-    lines = lines_without_namespace(site.log(name)) - before
+    lines = lines_without_namespace(site.process(name).log) - before
     assert lines <= time.monotonic() - began + 10, "some lines are about the tests before this one"
     if reason:
         assert site.refusals(name, reason) - count == 200

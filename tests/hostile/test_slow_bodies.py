@@ -58,7 +58,7 @@ def event_status(site: Installation, namespace: str) -> int:
 def test_bodies_that_do_not_come_shut_nothing(site: Installation, namespaces: tuple[str, str], start: bytes) -> None:
     """During 300 requests of one tenant with incomplete bodies, events of both tenants are accepted."""
     hostile, second = namespaces
-    memory = Memory(site.pid("operator"))
+    memory = Memory(site.operator.running.pid)
     with ExitStack() as stack:
         slow = [stack.enter_context(connect(site.operator.intake_port)) for _ in range(300)]
         for connection in slow:

@@ -94,28 +94,17 @@ class Installation:
         """The public ports by the name of the process."""
         return {"operator": self.operator.intake_port, "api": self.api.port}
 
-    def pid(self, name: str) -> int:
-        """Return the process id of ``operator`` or ``api``."""
-        return {"operator": self.operator.running, "api": self.api.running}[name].pid
-
-    def log(self, name: str) -> Path:
-        """Return the log of ``operator`` or ``api``."""
-        return {"operator": self.operator.log, "api": self.api.log}[name]
-
-    def health(self, name: str) -> str:
-        """Return the base URL of the health listener of ``operator`` or ``api``."""
-        return {"operator": self.operator.health_url, "api": self.api.health_url}[name]
+    def process(self, name: str) -> OperatorProcess | ApiProcess:
+        """Return ``operator`` or ``api``."""
+        return self.operator if name == "operator" else self.api
 
     def healthy(self, name: str) -> bool:
         """Return whether /healthz answers 200 on a new connection."""
-        return httpx.get(f"{self.health(name)}/healthz", timeout=20, trust_env=False).status_code == 200
+        return httpx.get(f"{self.process(name).health_url}/healthz", timeout=20, trust_env=False).status_code == 200
 
     def refusals(self, name: str, reason: str) -> float:
         """Return how many requests the server of a process has refused for a reason."""
-        text = httpx.get(f"{self.health(name)}/metrics", timeout=20, trust_env=False).text
-        line = f'hookwright_http_refusals_total{{reason="{reason}"}} '
-        (value,) = [row.removeprefix(line) for row in text.splitlines() if row.startswith(line)]
-        return float(value)
+        return self.process(name).metric("hookwright_http_refusals_total", reason=reason)
 
 
 @contextmanager
