@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import asyncpg
 from sqlalchemy import Connection, func, select
@@ -99,6 +100,11 @@ async def held(store: Store, url: str) -> AsyncIterator["asyncio.Future[str]"]:
 async def migrated(url: str) -> None:
     """Create the schema."""
     await (await Store.open(url, instance="migration", lease_ms=1, clock=lambda: 0)).close()
+
+
+async def opened(url: str, clock: Clock | None = None, **options: Any) -> Store:
+    """Open a store at a URL."""
+    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock(), **options)
 
 
 async def neighbour_of(store: Store, url: str, clock: Clock) -> Store:

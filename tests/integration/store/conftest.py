@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 import pytest_asyncio
-from support.store_factories import LEASE_MS, Clock, Observed, left, neighbour_of
+from support.store_factories import Clock, Observed, left, neighbour_of, opened
 
 from hookwright_operator.store.store import Store
 
@@ -29,7 +29,7 @@ async def open_store(url: str, clock: Clock, observed: Observed) -> AsyncIterato
     entries: list[Store] = []
 
     async def open_one() -> Store:
-        entries.append(await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, observe=observed))
+        entries.append(await opened(url, clock, observe=observed))
         return entries[-1]
 
     yield open_one

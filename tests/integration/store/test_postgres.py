@@ -22,6 +22,7 @@ from support.store_factories import (
     event,
     failures_of,
     ids,
+    opened,
     settlement,
 )
 
@@ -44,11 +45,6 @@ def url(postgres_url: str) -> str:
 def blank_url(postgres: PostgresServer) -> str:
     """Create a database without a schema."""
     return postgres.new_database(f"blank-{uuid4().hex[:8]}")
-
-
-async def opened(url: str, clock: Clock | None = None) -> Store:
-    """Open a store at a URL."""
-    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
 
 
 # ------------------------------------------------------------------------------------------ opening

@@ -11,7 +11,7 @@ import pytest_asyncio
 from integration.store.conftest import Open
 from sqlalchemy import Connection
 from support.polling import PATIENCE, until
-from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, event, ids, settlement
+from support.store_factories import Clock, accept_one, claimed_ids, event, ids, opened, settlement
 from support.tcp_proxy import Cut, Proxy, proxied
 
 from hookwright_operator.store.database import PostgresDatabase
@@ -28,11 +28,6 @@ T = TypeVar("T")
 def url(postgres_url: str) -> str:
     """Use PostgreSQL only."""
     return postgres_url
-
-
-async def opened(url: str, clock: Clock | None = None) -> Store:
-    """Open a store at a URL."""
-    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
 
 
 async def test_connections_that_were_cut_while_idle_cost_no_call(open_store: Open, url: str) -> None:

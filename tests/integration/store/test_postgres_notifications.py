@@ -6,7 +6,7 @@ from asyncpg.exceptions import TargetServerAttributeNotMatched
 from integration.store.conftest import Open
 from sqlalchemy import text
 from support.polling import until
-from support.store_factories import LEASE_MS, Clock, accept_one, event, failures_of, settlement
+from support.store_factories import Clock, accept_one, event, failures_of, opened, settlement
 from support.tcp_proxy import proxied
 
 from hookwright_operator.store.notifications import Notifications, payloads
@@ -19,11 +19,6 @@ from hookwright_operator.store.store import Store
 def url(postgres_url: str) -> str:
     """Use PostgreSQL only."""
     return postgres_url
-
-
-async def opened(url: str, clock: Clock | None = None) -> Store:
-    """Open a store at a URL."""
-    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock or Clock())
 
 
 async def test_others_hear_of_what_nobody_holds(open_store: Open) -> None:

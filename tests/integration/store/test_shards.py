@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.polling import until
-from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of
+from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, left, neighbour_of, opened
 
 from hookwright_operator.store.shard_sharing import (
     CLOCKS_DIFFER_MS,
@@ -132,11 +132,6 @@ async def test_only_the_owner_can_free(store: Store, neighbour: Store) -> None:
 
 
 # ------------------------------------------------------------------------------------------ PostgreSQL alone
-
-
-async def opened(url: str, clock: Clock, *, name: str = "", delivers: bool = True) -> Store:
-    """Open a store with a name."""
-    return await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock, name=name, delivers=delivers)
 
 
 async def test_several_that_start_at_once_share_everything(postgres_url: str, clock: Clock) -> None:
