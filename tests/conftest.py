@@ -15,11 +15,12 @@ from support.needed_programs import uncaptured
 
 from hookwright_dev.cluster.assets import Assets, acquire
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
 from hookwright_dev.processes import tail
 
 pytest_plugins = [
+    "support.api_receiver",
     "support.connect_proxy",
     "support.file_order",
     "support.shared_tls_context",
@@ -93,14 +94,18 @@ def namespace(shared_cluster: Cluster) -> Iterator[str]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the control plane's logs and the namespace's objects to the report of a failed test."""
+    """Add the logs of the cluster and of our processes, and the namespace's objects, to the report of a failed test."""
     report = yield
     arguments: dict[str, object] = getattr(item, "funcargs", {})
-    cluster = arguments.get("shared_cluster") or arguments.get("control_plane")
-    if report.failed and isinstance(cluster, Cluster):
-        report.sections += [(f"end of {name}.log", tail(log)) for name, log in cluster.logs.items()]
-        if isinstance(namespace := arguments.get("namespace"), str):
-            report.sections.append((f"objects in namespace {namespace}", _objects(cluster, namespace)))
+    if report.failed:
+        fixtures = {id(fixture): fixture for fixture in arguments.values()}.values()
+        processes = [fixture for fixture in fixtures if isinstance(fixture, OperatorProcess | ApiProcess)]
+        report.sections += [(f"end of {process.log}", tail(process.log, 60)) for process in processes]
+        namespace = arguments.get("namespace") or getattr(arguments.get("org"), "namespace", None)
+        for cluster in [fixture for fixture in fixtures if isinstance(fixture, Cluster)]:
+            report.sections += [(f"end of {name}.log", tail(log)) for name, log in cluster.logs.items()]
+            if isinstance(namespace, str):
+                report.sections.append((f"objects in namespace {namespace}", _objects(cluster, namespace)))
     return report
 
 

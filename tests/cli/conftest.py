@@ -8,7 +8,6 @@ import httpx
 import pytest
 import yaml
 from support.api_processes import Organization, password_changes_allowed
-from support.api_receiver import Received, receiving
 from support.command_transcripts import Transcript
 from support.stack import PASSWORD_CHANGE, QUICK_RETRY, Stack
 
@@ -39,13 +38,6 @@ def api(stack: Stack, operator: OperatorProcess) -> Iterator[ApiProcess]:
     """Yield an API without limits, which allows users to change their passwords."""
     with password_changes_allowed(stack.cluster):
         yield stack.api(operator, PASSWORD_CHANGE)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Received]:
-    """Yield a receiver that answers 200."""
-    with receiving() as requests:
-        yield requests
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Fixtures of the cluster tests: one operator process per module, one organization per test, and the logs."""
+"""Fixtures of the cluster tests: one operator process per module, and one organization per test."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 import pytest
 from support.cluster_actions import Organization
@@ -8,7 +8,6 @@ from support.stack import OPERATOR, Stack
 
 from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.processes import tail
 
 SCHEDULE = "300ms,600ms,900ms,400ms,800ms"
 FINALIZER_GRACE = 3.0
@@ -32,18 +31,3 @@ def org(shared_cluster: Cluster, operator: OperatorProcess, namespace: str) -> I
     """Yield an organization of the test, served by the module's operator."""
     with Organization(shared_cluster, operator, namespace) as organization:
         yield organization
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the operator's log to the report of a failed test, and the objects if no other hook adds them."""
-    report = yield
-    arguments: dict[str, object] = getattr(item, "funcargs", {})
-    if report.failed:
-        operators = [argument for argument in arguments.values() if isinstance(argument, OperatorProcess)]
-        report.sections += [("end of operator.log", tail(argument.log, 60)) for argument in operators]
-        org = arguments.get("org")
-        if isinstance(org, Organization) and "shared_cluster" not in arguments:
-            objects = org.kubectl("get", "hookwright,secrets,events", "-o", "wide", check=False).splitlines()
-            report.sections.append((f"objects in namespace {org.namespace}", "\n".join(objects[-60:])))
-    return report

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.api_processes import Organization
-from support.api_receiver import Received, receiving
+from support.api_receiver import Received
 from support.kubelet_server import FLAGS
 from support.local_kubelet import LocalKubelet
 from support.needed_programs import need
@@ -138,13 +138,6 @@ class Store:
         reason = "{.status.conditions[?(@.type=='Ready')].reason}"
         expected = "Suspended" if suspended else "Delivering"
         eventually(lambda: kubectl("get", *arguments, "-o", f"jsonpath={reason}").stdout == expected, expected)
-
-
-@pytest.fixture
-def receiver() -> Iterator[Received]:
-    """Yield a receiver that answers 200."""
-    with receiving() as requests:
-        yield requests
 
 
 @pytest.fixture

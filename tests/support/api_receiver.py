@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+import pytest
+
 
 @dataclass(slots=True)
 class Received:
@@ -54,3 +56,10 @@ def receiving() -> Iterator[Received]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Received]:
+    """Yield a receiver of deliveries that answers 200."""
+    with receiving() as requests:
+        yield requests

@@ -2,19 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
 import httpx
 import pytest
-from support.api_processes import Organization, running
-from support.api_receiver import Received, receiving
+from support.api_processes import Organization
 from support.stack import Stack
 
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.processes import tail
 
 JSON_LOG = {"HOOKWRIGHT_LOG_FORMAT": "json"}
 PROXY = {"HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/8"}
@@ -111,25 +108,3 @@ class StartApi(Protocol):
 
     def __call__(self, settings: dict[str, str]) -> tuple[ApiProcess, httpx.Client]:
         """Start an API and return it with a client."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Add the logs of operator and API to the report of a failed test."""
-    report = yield
-    arguments: dict[str, object] = getattr(item, "funcargs", {})
-    if report.failed:  # type: ignore[attr-defined]
-        logs: dict[str, Path] = {
-            name: process.log
-            for name, process in arguments.items()
-            if isinstance(process, ApiProcess | OperatorProcess)
-        }
-        report.sections += [(f"end of {name}'s log", tail(log)) for name, log in logs.items()]  # type: ignore[attr-defined]
-    return report
-
-
-@pytest.fixture
-def receiver() -> Iterator[Received]:
-    """Yield a receiver of deliveries that answers 200."""
-    with receiving() as requests:
-        yield requests
