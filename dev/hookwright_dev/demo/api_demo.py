@@ -16,7 +16,6 @@ from hookwright_dev.demo.story import Story
 from hookwright_dev.errors import DevError
 from hookwright_dev.receiver import Receiver, verdict
 
-_MORE_THAN_ALLOWED: Final = 120
 _SECRETS: Final = ("token", "key", "secret")
 
 
@@ -35,10 +34,7 @@ class ApiDemo:
         async with httpx.AsyncClient(base_url=self.stack.api.url, timeout=30, trust_env=False) as self.client:
             await self._log_in()
             await self._make_key()
-            webhook = await self._register()
-            await self._send(webhook)
-            await self._delete(webhook)
-            await self._hit_the_limit()
+            await self._send(await self._register())
 
     async def _log_in(self) -> None:
         story = self.story
@@ -94,28 +90,6 @@ class ApiDemo:
         story.output(json.dumps(log[:1], indent=2))
         codes = [attempt["statusCode"] for delivery in log[:1] for attempt in delivery["attempts"]]
         story.check("The log shows the delivery and its attempt", holds=codes == [200])
-
-    async def _delete(self, webhook: Mapping[str, Any]) -> None:
-        self.story.step("Delete the webhook")
-        await self._call("DELETE", f"/v1/webhooks/{webhook['id']}", 204)
-        answer = await self.client.get(f"/v1/webhooks/{webhook['id']}")
-        self.story.check("The webhook is deleted: 404", holds=answer.status_code == 404, otherwise=answer.text)
-
-    async def _hit_the_limit(self) -> None:
-        story = self.story
-        story.step("Hit the limit: 100 requests a minute from one address")
-        story.command('for i in {1..101}; do curl -i $HOOKWRIGHT_API_URL/v1/webhooks -H "X-Service-Key: $KEY"; done')
-        for _ in range(_MORE_THAN_ALLOWED):
-            answer = await self.client.get("/v1/webhooks")
-            if answer.status_code == 429:
-                break
-        headers = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After")
-        story.output("\n".join([str(answer.status_code), *(f"{name}: {answer.headers.get(name)}" for name in headers)]))
-        has_headers = all(name in answer.headers for name in headers)
-        story.check(
-            "429, with the time to wait, which the console and curl on this machine wait too",
-            holds=answer.status_code == 429 and has_headers,
-        )
 
     async def _call(
         self, method: str, path: str, status: int, body: object = None, *, shown: bool = True
