@@ -17,6 +17,7 @@ from hookwright_dev.cluster.assets import Assets, acquire
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster, Kubectl
+from hookwright_dev.cluster.stack import CRDS
 from hookwright_dev.processes import tail
 
 pytest_plugins = [
@@ -30,7 +31,6 @@ pytest_plugins = [
 ]
 needed_programs.need("assets", acquire)
 
-CRDS = Path(__file__).resolve().parents[1] / "crds"
 END_TO_END = Path(__file__).resolve().parent / "e2e"
 KUBECONFIG_VARIABLE = "HOOKWRIGHT_TEST_KUBECONFIG"
 

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,20 +11,8 @@ import pytest
 from chaos.site import Site
 from support.polling import until
 
-from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import install
 from hookwright_dev.receiver import Receiver
-
-CRDS = Path(__file__).resolve().parents[2] / "crds"
-
-
-@pytest.fixture(scope="module")
-def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """Start a control plane for this module only, because its API server stops here."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as plane:
-        install(plane)
-        yield plane
 
 
 @pytest.fixture

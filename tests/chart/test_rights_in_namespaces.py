@@ -19,8 +19,8 @@ from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE, ApiProcess, OperatorProcess
 from hookwright_dev.cluster.postgres import PostgresServer
+from hookwright_dev.cluster.stack import CRDS
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 SERVED = ("acme", "globex")
 RBAC = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 

@@ -8,7 +8,6 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from cluster.conftest import ACCELERATED
@@ -26,25 +25,15 @@ from support.cluster_actions import (
 )
 from support.polling import eventually
 
-from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess
 
 pytestmark = pytest.mark.slow
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 OURS = ("projects", "apikeys", "webhookendpoints", "secrets", "events")
 MANY = 100
 STEADY = 2.0
 """Seconds; longer than the interval in which the operator writes statuses."""
-
-
-@pytest.fixture(scope="module")
-def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """Yield a control plane for these tests."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as plane:
-        install(plane)
-        yield plane
 
 
 @pytest.fixture(scope="module")

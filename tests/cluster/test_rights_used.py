@@ -7,7 +7,6 @@ used rights. A right without a use fails here, and so does a new request without
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 
 import httpx
 import pytest
@@ -18,15 +17,15 @@ from support.audit_log import Right, Use, granted, uses
 from support.cluster_actions import Organization, apikey, delivered, endpoint, manifest, receiving
 from support.demo_story import api_client, platform_team, session_keys_rotate, user_logs_in
 from support.polling import eventually
+from support.stack import installed_plane
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 ACCOUNTS = ("hookwright-operator", "hookwright-delivery", "hookwright-api")
 UNSEEN = frozenset(Right(False, "hookwright.dev", kind, "delete") for kind in ("apikeys", "webhookendpoints"))  # noqa: FBT003
 """Rights that the audit log cannot show, because an admission plugin checks them, and not a request."""
@@ -36,10 +35,7 @@ UNSEEN = frozenset(Right(False, "hookwright.dev", kind, "delete") for kind in ("
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a control plane that logs all requests and checks the setters of owner references, as OpenShift does."""
     minding = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
-    with ControlPlane.start(
-        assets=assets, crds=CRDS, audit_level="RequestResponse", apiserver_flags=[minding]
-    ) as plane:
-        install(plane)
+    with installed_plane(assets, audit_level="RequestResponse", apiserver_flags=[minding]) as plane:
         yield plane
 
 

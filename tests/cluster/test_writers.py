@@ -7,22 +7,21 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from support.cluster_actions import Object, Organization, endpoint, manifest
 from support.operator_replicas import Pair, leads, seconds_until_it_leads, writes
 from support.polling import eventually
+from support.stack import installed_plane
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import OperatorProcess, install
+from hookwright_dev.cluster.installation import OperatorProcess
 from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.leader.election import LEASE
 
 pytestmark = pytest.mark.slow
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 NOWHERE = "http://127.0.0.1:9/"
 ROUNDS = 3
 
@@ -30,8 +29,7 @@ ROUNDS = 3
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a control plane for these tests, with an audit log."""
-    with ControlPlane.start(assets=assets, crds=CRDS, audit_level="Metadata") as plane:
-        install(plane)
+    with installed_plane(assets, audit_level="Metadata") as plane:
         yield plane
 
 

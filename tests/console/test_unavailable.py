@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import httpx
@@ -14,17 +13,17 @@ import pytest
 from support.api_processes import PASSWORD, Organization, running
 from support.local_server import LocalServer, redis_server
 from support.polling import eventually
+from support.stack import installed_plane
 
 from hookwright_api.console.static_files import URLS
 from hookwright_crds.users import UserRole
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.postgres import PostgresServer, postgres_server
 
 pytestmark = pytest.mark.slow
 
-CRDS: Final = Path(__file__).resolve().parents[2] / "crds"
 PROJECT: Final = "/console/projects/billing"
 OURS: Final = {"Sec-Fetch-Site": "same-origin"}
 AWAY: Final = "The operator, or a service that it needs, is unavailable"
@@ -100,8 +99,7 @@ def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     """Yield an installation with a separate control plane, because its API server is stopped here."""
     folder = tmp_path_factory.mktemp("site")
     with ExitStack() as stack:
-        plane = stack.enter_context(ControlPlane.start(assets=assets, crds=CRDS))
-        install(plane)
+        plane = stack.enter_context(installed_plane(assets))
         postgres = stack.enter_context(postgres_server())
         redis = stack.enter_context(redis_server(folder))
         settings = {"HOOKWRIGHT_DATABASE_URL": postgres.new_database("console"), "HOOKWRIGHT_RETRY_SCHEDULE": "1h"}

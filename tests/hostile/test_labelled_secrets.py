@@ -10,18 +10,17 @@ import httpx
 import pytest
 from support.api_processes import running
 from support.cluster_actions import Organization, endpoint
+from support.stack import installed_plane
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
 from hookwright_dev.cluster.installation import (
     ApiProcess,
     OperatorProcess,
-    install,
     service_account_token,
 )
 from hookwright_dev.processes import ChildProcess
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 OURS = {"app.kubernetes.io/managed-by": "hookwright"}
 SECRETS, SECRET_BYTES = 90, 1_000_000
 FEW = 3
@@ -34,8 +33,7 @@ GROWTH_MIB = 40
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a separate control plane, because the tests write 100 MB into it."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as control_plane:
-        install(control_plane)
+    with installed_plane(assets) as control_plane:
         control_plane.objects.create("Namespace", "acme")
         yield control_plane
 

@@ -11,13 +11,13 @@ from support.api_processes import Organization as ApiOrganization
 from support.api_processes import problem_of, running
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.polling import eventually
+from support.stack import installed_plane
 
 from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.cluster.kubectl import Cluster
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
 pytestmark = pytest.mark.slow
 UNSUPPORTED = "False UnsupportedSpec"
 
@@ -25,8 +25,7 @@ UNSUPPORTED = "False UnsupportedSpec"
 @pytest.fixture(scope="module")
 def plane(assets: Assets) -> Iterator[ControlPlane]:
     """Yield a separate control plane with the kinds of a newer version."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as control_plane:
-        install(control_plane)
+    with installed_plane(assets) as control_plane:
         upgrade_kinds(control_plane)
         yield control_plane
 

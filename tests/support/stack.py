@@ -5,14 +5,18 @@ own, stops the operator of the modules before it. Modules of one folder follow e
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
+from hookwright_dev.cluster.assets import Assets
+from hookwright_dev.cluster.control_plane import ControlPlane
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
 from hookwright_dev.cluster.kubectl import Cluster
+from hookwright_dev.cluster.stack import CRDS
 from hookwright_dev.processes import tail
 
 LIFTED: Final = {
@@ -83,6 +87,21 @@ class Stack:
         if self._api is not None:
             api, self._api = self._api, None
             api.stop()
+
+
+@contextmanager
+def installed_plane(assets: Assets, **options: Any) -> Iterator[ControlPlane]:
+    """Run a control plane with the kinds of ``crds/`` and the objects of an installation."""
+    with ControlPlane.start(assets=assets, crds=CRDS, **options) as plane:
+        install(plane)
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def plane(assets: Assets) -> Iterator[ControlPlane]:
+    """Yield a control plane of the module alone, whose requests it may count, and whose API server it may stop."""
+    with installed_plane(assets) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -16,21 +15,11 @@ from support.api_processes import Organization, problem_of, running
 from support.polling import eventually
 from support.stack import LIFTED
 
-from hookwright_dev.cluster.assets import Assets
 from hookwright_dev.cluster.control_plane import ControlPlane
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess, install
+from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
 from hookwright_dev.processes import ChildProcess
 
-CRDS = Path(__file__).resolve().parents[3] / "crds"
 WEBHOOK = {"url": "https://example.com/hooks", "events": ["delivered"]}
-
-
-@pytest.fixture(scope="module")
-def plane(assets: Assets) -> Iterator[ControlPlane]:
-    """Yield a separate control plane, because its API server is stopped here."""
-    with ControlPlane.start(assets=assets, crds=CRDS) as control_plane:
-        install(control_plane)
-        yield control_plane
 
 
 @pytest.fixture(scope="module")
