@@ -9,7 +9,6 @@ import httpx
 import pytest
 from cluster.conftest import ACCELERATED
 from support.api_processes import Organization as Customer
-from support.api_processes import running
 from support.audit_log import uses
 from support.chart_rendering import Chart, of_kind
 from support.cluster_actions import Organization
@@ -66,7 +65,7 @@ def test_roles_are_enough(plane: ControlPlane, postgres: PostgresServer, tmp_pat
         api = ApiProcess(
             plane, tmp_path / "api", delivering.intake_url, {"HOOKWRIGHT_WATCH_NAMESPACES": ",".join(SERVED)}
         )
-        stack.enter_context(running(api))
+        stack.enter_context(api)
         client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
         platform_team(stack.enter_context(Organization(plane, delivering, "acme")))
         user_logs_in(plane, tmp_path, client)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from cluster.conftest import FINALIZER_GRACE
@@ -177,7 +176,7 @@ def test_neither_a_key_nor_a_signing_secret_is_anywhere_but_in_its_own_secret(or
         eventually(lambda: receiver.received, "a delivery went out")
     elsewhere = {
         "the log": org.operator.log.read_text(),
-        "the metrics": httpx.get(f"{org.operator.health_url}/metrics", trust_env=False, timeout=30.0).text,
+        "the metrics": org.operator.metrics(),
         "our objects": json.dumps(org.objects("hookwright,events")),
     }
     for document in org.objects("secrets"):

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from cluster.conftest import ACCELERATED
 from support.api_processes import Organization as Customer
-from support.api_processes import running
 from support.audit_log import Right, Use, granted, uses
 from support.cluster_actions import Organization, apikey, delivered, endpoint, manifest, receiving
 from support.demo_story import api_client, platform_team, session_keys_rotate, user_logs_in
@@ -61,7 +60,7 @@ def audited(plane: ControlPlane, database_url: str, tmp_path_factory: pytest.Tem
     with ExitStack() as stack:
         stack.callback(operator.stop)
         acme = stack.enter_context(Organization(plane, operator, "acme"))
-        api = stack.enter_context(running(ApiProcess(plane, tmp_path_factory.mktemp("api"), operator.intake_url)))
+        api = stack.enter_context(ApiProcess(plane, tmp_path_factory.mktemp("api"), operator.intake_url))
         client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
         platform_team(acme)
         acme.apply(manifest("EventType", "invoice.paid", {"meaning": "An invoice is paid."}))

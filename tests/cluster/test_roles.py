@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import httpx
 import pytest
 from standardwebhooks import Webhook
-from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving, sample
-from support.operator_replicas import exposition, leads, replica
+from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
+from support.operator_replicas import leads, replica
 from support.polling import eventually
 
 from hookwright_dev.cluster.installation import OperatorProcess
@@ -58,25 +58,20 @@ def org(control_plane: Cluster, parts: Parts, namespace: str) -> Iterator[Organi
         yield organization
 
 
-def count(process: OperatorProcess, name: str, **labels: str) -> float:
-    """Return the value of a replica's metric."""
-    return sample(exposition(process), f"hookwright_{name}", **labels)
-
-
 def test_what_one_takes_in_another_delivers_and_a_third_tells_of(parts: Parts, org: Organization) -> None:
     """YAML and an event result in a signed delivery, and the status shows it."""
     with receiving() as receiver:
         org.with_endpoint(endpoint("orders", receiver.url))
-        before = count(parts.deliver, "delivery_attempts_total")
+        before = parts.deliver.metric("hookwright_delivery_attempts_total")
         assert org.send(*map(delivered, range(20)))["deliveries"] == 20
         eventually(lambda: len(receiver.received) == 20, "all are delivered")
         eventually(lambda: org.status("hwep", "orders")["deliveries"]["delivered"] == 20, "the status shows them")
         org.wait_for("hwep", "orders", "True Delivered", type_="Reachable")
         secret = (org.secret("orders-signing") or {})["secret"]
         assert [verdict(request.headers, request.body, [secret]) for request in receiver.received] == [""] * 20
-    assert count(parts.deliver, "delivery_attempts_total") - before == 20
-    assert count(parts.intake, "delivery_attempts_total") == 0
-    assert count(parts.intake, "events_accepted_total") >= 20
+    assert parts.deliver.metric("hookwright_delivery_attempts_total") - before == 20
+    assert parts.intake.metric("hookwright_delivery_attempts_total") == 0
+    assert parts.intake.metric("hookwright_events_accepted_total") >= 20
 
 
 def test_an_endpoint_that_is_ready_misses_no_event(org: Organization) -> None:
@@ -171,9 +166,9 @@ def test_only_who_takes_events_in_listens_for_them(parts: Parts) -> None:
         with pytest.raises(httpx.ConnectError):
             httpx.get(process.intake_url, trust_env=False)
     for name in GAUGES:
-        assert name in exposition(parts.reconcile)
-        assert name not in exposition(parts.deliver)
-        assert name not in exposition(parts.intake)
+        assert name in parts.reconcile.metrics()
+        assert name not in parts.deliver.metrics()
+        assert name not in parts.intake.metrics()
     assert [leads(process) for process in (parts.reconcile, parts.deliver, parts.intake)] == [True, False, False]
 
 
@@ -184,7 +179,7 @@ def test_what_happens_while_nobody_leads_is_told_later(parts: Parts, org: Organi
         assert parts.reconcile.stop() == 0
         org.send(*map(delivered, range(10)))
         eventually(lambda: len(set(message_ids(receiver.received))) == 10, "all are delivered")
-        document = count(parts.deliver, "deliveries_total", outcome="delivered")
+        document = parts.deliver.metric("hookwright_deliveries_total", outcome="delivered")
         assert document >= 10
         parts.reconcile.start()
         eventually(lambda: leads(parts.reconcile), "there is a leader again")

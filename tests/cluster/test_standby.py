@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.cluster_actions import Organization, endpoint, manifest
-from support.operator_replicas import LEADER_LEASE, Pair, exposition, seconds_until_it_leads
+from support.operator_replicas import LEADER_LEASE, Pair, seconds_until_it_leads
 from support.polling import PATIENCE, busy_seconds, eventually
 
 from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, OperatorProcess
@@ -47,8 +47,8 @@ def test_a_standby_is_ready_and_only_the_leader_shows_the_gauges(
     leader, standby = leader_and_standby
     org.with_endpoint(endpoint("orders", NOWHERE))
     standby.wait_ready()
-    assert GAUGES in exposition(leader)
-    assert GAUGES not in exposition(standby)
+    assert GAUGES in leader.metrics()
+    assert GAUGES not in standby.metrics()
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_after_a_kill_the_standby_leads_when_the_lease_has_ended(
     org.apply(manifest("Project", "billing"), endpoint("orders", NOWHERE))
     assert seconds_until_it_leads(standby, start) < busy_seconds(LEADER_LEASE * 15 / 12)
     org.wait_for("hwep", "orders", "True Delivering")
-    eventually(lambda: GAUGES in exposition(standby), "the new leader shows the gauges")
+    eventually(lambda: GAUGES in standby.metrics(), "the new leader shows the gauges")
 
 
 def test_at_sigterm_the_lead_is_handed_on_at_once(

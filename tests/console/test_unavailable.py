@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 import pytest
-from support.api_processes import PASSWORD, Organization, running
+from support.api_processes import PASSWORD, Organization
 from support.local_server import LocalServer, redis_server
 from support.polling import eventually
 from support.stack import installed_plane
@@ -110,13 +110,11 @@ def site(assets: Assets, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         unlimited = {"HOOKWRIGHT_RATE_LIMIT_ORGANIZATION": "0", "HOOKWRIGHT_ALLOW_HTTP": "false"}
         api, closed_replica = (
             stack.enter_context(
-                running(
-                    ApiProcess(
-                        plane,
-                        folder / f"api-{fail_open}",
-                        operator.intake_url,
-                        environment | unlimited | {"HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open},
-                    )
+                ApiProcess(
+                    plane,
+                    folder / f"api-{fail_open}",
+                    operator.intake_url,
+                    environment | unlimited | {"HOOKWRIGHT_RATE_LIMIT_FAIL_OPEN": fail_open},
                 )
             )
             for fail_open in ("true", "false")

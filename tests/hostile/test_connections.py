@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from support.api_processes import problem_of, running
+from support.api_processes import problem_of
 from support.attacks import LOOPBACK, Installation, connect, exchange, installation, open_files
 from support.polling import eventually
 
@@ -104,7 +104,7 @@ def test_connections_of_an_address_are_bounded_but_not_those_of_a_trusted_proxy(
     """A proxy's connections carry many clients. On /v1 a refused connection has the headers of the rate limit."""
     settings = {"HOOKWRIGHT_API_CONNECTIONS_PER_ADDRESS": "2", "HOOKWRIGHT_TRUSTED_PROXIES": "127.0.0.0/30"}
     bounded = ApiProcess(control_plane, site.api.folder / "bounded", site.operator.intake_url, settings)
-    with running(bounded) as api, ExitStack() as stack:
+    with bounded as api, ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(connect(api.port)).sendall(SLOW)
         assert exchange(api.port, GET).status_code == 401

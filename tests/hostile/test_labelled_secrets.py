@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-from support.api_processes import running
 from support.cluster_actions import Organization, endpoint
 from support.stack import installed_plane
 
@@ -113,7 +112,7 @@ def test_large_objects_of_a_tenant_do_not_fill_the_processes(
     operator = OperatorProcess(plane, tmp_path / "operator")
     operator.start()
     started_with = peak(operator.running)
-    with running(ApiProcess(plane, tmp_path / "api", operator.intake_url, {})) as api:
+    with ApiProcess(plane, tmp_path / "api", operator.intake_url, {}) as api:
         api_started_with = peak(api.running)
         forget_peak(operator.running)
         before = peak(operator.running)
@@ -130,7 +129,7 @@ def test_large_objects_of_a_tenant_do_not_fill_the_processes(
         list_growth = peak(operator.running) - started_with
         with (
             Organization(plane, operator, "acme") as org,
-            running(ApiProcess(plane, tmp_path / "api", operator.intake_url, {})) as api,
+            ApiProcess(plane, tmp_path / "api", operator.intake_url, {}) as api,
         ):
             api_listed = peak(api.running) - api_started_with
             org.wait_for("hwep", "orders", "True Delivering")

@@ -36,7 +36,7 @@ class Logins:
 
     def refused(self) -> float:
         """Return how many logins the metrics count as refused."""
-        return self._api.metric('hookwright_rate_limit_rejections_total{scope="login"}')
+        return self._api.metric("hookwright_rate_limit_rejections_total", scope="login")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from support.api_processes import Organization as ApiOrganization
-from support.api_processes import problem_of, running
+from support.api_processes import problem_of
 from support.cluster_actions import Organization, delivered, endpoint, manifest, message_ids, receiving
 from support.polling import eventually
 from support.stack import installed_plane
@@ -116,7 +116,7 @@ def test_an_endpoint_of_a_newer_version_is_served_as_far_as_it_is_understood(
 def shown_by_the_api(plane: ControlPlane, operator: OperatorProcess, folder: Path) -> None:
     """Check that the API lists all three endpoints, and refuses in a request what this version does not know."""
     with (
-        running(ApiProcess(plane, folder, operator.intake_url, {})) as api,
+        ApiProcess(plane, folder, operator.intake_url, {}) as api,
         httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
     ):
         acme = ApiOrganization(plane, client, "acme")

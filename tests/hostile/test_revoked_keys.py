@@ -9,7 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from integration.api import conftest as shared
-from support.api_processes import Organization, problem_of, running
+from support.api_processes import Organization, problem_of
 from support.polling import eventually
 from support.stack import LIFTED
 
@@ -28,7 +28,7 @@ def api(
 ) -> Iterator[ApiProcess]:
     """Yield an API that tests may kill and start again, as the stack's operator; it waits 2 s for the operator."""
     settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "2"}
-    with running(ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)) as process:
+    with ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings) as process:
         yield process
 
 

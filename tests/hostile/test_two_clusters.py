@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import asyncpg
-import httpx
 import pytest
 import yaml
 from support.polling import eventually
@@ -99,19 +98,13 @@ def test_a_second_cluster_is_refused_and_keeps_every_delivery_even_when_it_gets_
     assert handover.returncode == 0, handover.stderr
     operator.start()
     try:
-        eventually(lambda: _metric(operator, "hookwright_deliveries_orphaned") == 1, "the orphan is counted")
-        assert _metric(operator, 'hookwright_deliveries_total{outcome="discarded"}') == 0
+        eventually(lambda: operator.metric("hookwright_deliveries_orphaned") == 1, "the orphan is counted")
+        assert operator.metric("hookwright_deliveries_total", outcome="discarded") == 0
     finally:
         assert operator.stop() == 0
     assert asyncio.run(state_of_first_cluster(url, delivery_id)) is State.PENDING
     with pytest.raises(StoreError, match="belongs to another installation"):
         asyncio.run(claim_database(url, FIRST, clock=now_ms))
-
-
-def _metric(operator: OperatorProcess, line: str) -> float | None:
-    text = httpx.get(f"{operator.health_url}/metrics", timeout=5.0, trust_env=False).text
-    values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
-    return float(values[0]) if values else None
 
 
 async def test_another_namespace_of_the_same_cluster_is_another_installation(url: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.api_processes import Organization, running
+from support.api_processes import Organization
 from support.api_receiver import receiving
 from support.busy_operator import Session, keep_busy, scrape
 from support.needed_programs import need
@@ -35,7 +35,7 @@ def session(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     try:
         api = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, loud)
         with (
-            running(api),
+            api,
             receiving() as receiver,
             httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client,
         ):

@@ -3,7 +3,6 @@
 import json
 import re
 
-import httpx
 import pytest
 from support.busy_operator import Samples, Session, scrape, value
 from support.json_lines import complete_lines, entries
@@ -139,8 +138,8 @@ def _told(session: Session) -> dict[str, str]:
     return {
         "operator's log": session.operator.log.read_text(),
         "API's log": session.api.log.read_text(),
-        "operator's metrics": httpx.get(f"{session.operator.health_url}/metrics", trust_env=False, timeout=30.0).text,
-        "API's metrics": httpx.get(f"{session.api.health_url}/metrics", trust_env=False, timeout=30.0).text,
+        "operator's metrics": session.operator.metrics(),
+        "API's metrics": session.api.metrics(),
         "Events": kubectl("get", "events", "-n", namespace, "-o", "yaml").stdout,
         "Events of the installation": kubectl("get", "events", "-n", SYSTEM_NAMESPACE, "-o", "yaml").stdout,
         "description": kubectl("describe", "hookwright", "-n", namespace).stdout,

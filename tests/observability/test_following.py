@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.api_processes import Organization, running
+from support.api_processes import Organization
 from support.api_receiver import Received, receiving
 from support.json_lines import entries
 from support.polling import eventually
@@ -76,7 +76,7 @@ def site(control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
         operator.start()
         api = ApiProcess(control_plane, tmp_path_factory.mktemp("api"), operator.intake_url, settings)
         try:
-            with running(api), httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client:
+            with api, httpx.Client(base_url=api.url, trust_env=False, timeout=30.0) as client:
                 organization = Organization(control_plane, client, namespace)
                 organization.project()
                 client.headers.update(organization.service_key())

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import httpx
@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from support.polling import PATIENCE, eventually
 
 from hookwright_crds.users import UserRole, user_secret
-from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE, ApiProcess, OperatorProcess
+from hookwright_dev.cluster.installation import SYSTEM_NAMESPACE, USERS_NAMESPACE
 from hookwright_dev.cluster.kubectl import Cluster
 from hookwright_runtime.problems import TYPE_BASE, Code
 
@@ -26,18 +26,6 @@ GRANT: Final = (
     f"--serviceaccount={SYSTEM_NAMESPACE}:hookwright-api"
 )
 """The command that lets /v1 create and delete projects of an organization, as docs/multi-tenancy.md has it."""
-
-P = TypeVar("P", ApiProcess, OperatorProcess)
-
-
-@contextmanager
-def running(process: P) -> Iterator[P]:
-    """Run an API or an operator inside the context."""
-    process.start()
-    try:
-        yield process
-    finally:
-        process.stop()
 
 
 @contextmanager

@@ -68,7 +68,7 @@ class Session:
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the current value of an operator's metric."""
-        return value(scrape(self.operator.health_url), name, **labels)
+        return self.operator.metric(name, **labels)
 
     def endpoint(self, name: str, events: list[str], **spec: Any) -> None:
         """Declare an endpoint and wait until the operator has set its conditions."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 from support.polling import PATIENCE, eventually
 
 from hookwright_crds.base import MADE_BY_API
@@ -174,7 +173,7 @@ class Organization:
 
     def metric(self, name: str, **labels: str) -> float:
         """Return the value of one of the operator's metrics, 0 if it has none yet."""
-        return sample(self.client.get(f"{self.operator.health_url}/metrics").text, name, **labels)
+        return self.operator.metric(name, **labels)
 
 
 def condition(observed: Mapping[str, Any], type_: str = "Ready") -> str:
@@ -188,16 +187,6 @@ def condition(observed: Mapping[str, Any], type_: str = "Ready") -> str:
 def delivered(number: int | str, **more: Any) -> Object:
     """Return an event of type ``delivered``, numbered by its ``messageId``."""
     return {"type": "delivered", "messageId": str(number), **more}
-
-
-def sample(exposition: str, name: str, **labels: str) -> float:
-    """Return the sum of a metric's samples that have these labels."""
-    return sum(
-        found.value
-        for family in text_string_to_metric_families(exposition)
-        for found in family.samples
-        if found.name == name and labels.items() <= found.labels.items()
-    )
 
 
 # ------------------------------------------------------------------------------------------ the store

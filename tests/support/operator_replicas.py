@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 from cluster.conftest import ACCELERATED
-from support.cluster_actions import sample
 from support.json_lines import complete_lines
 from support.polling import eventually
 
@@ -28,14 +26,9 @@ def replica(cluster: Cluster, folder: Path, url: str, roles: str, **settings: st
     return OperatorProcess(cluster, folder, {**common, **environment})
 
 
-def exposition(operator: OperatorProcess) -> str:
-    """Return the metrics of a replica."""
-    return httpx.get(f"{operator.health_url}/metrics", timeout=5, trust_env=False).text
-
-
 def leads(operator: OperatorProcess) -> bool:
     """Return whether a replica reports that it leads."""
-    return sample(exposition(operator), "hookwright_leader") == 1
+    return operator.metric("hookwright_leader") == 1
 
 
 def credential(operator: OperatorProcess) -> str:

@@ -9,6 +9,7 @@ from typing import ClassVar, Final, Self
 
 import httpx
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from hookwright_crds.users import users_namespace
 from hookwright_dev.cluster.kubectl import Cluster, write_kubeconfig
@@ -105,6 +106,15 @@ class _Process:
             return httpx.get(f"{self.health_url}/readyz", timeout=2.0, trust_env=False).status_code
         except httpx.TransportError:
             return 0
+
+    def metrics(self) -> str:
+        """Return the answer of /metrics."""
+        return httpx.get(f"{self.health_url}/metrics", timeout=30.0, trust_env=False).text
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples that have these labels; 0 if there are none."""
+        samples = (sample for family in text_string_to_metric_families(self.metrics()) for sample in family.samples)
+        return sum(one.value for one in samples if one.name == name and labels.items() <= one.labels.items())
 
     def stop(self) -> int:
         """Send SIGTERM and return the exit code."""
@@ -209,12 +219,6 @@ class ApiProcess(_Process):
             "HOOKWRIGHT_OPERATOR_URL": self.operator_url,
             "HOOKWRIGHT_OPERATOR_TOKEN_FILE": str(token),
         }
-
-    def metric(self, line: str) -> float:
-        """Return the value of a metric by its name and labels as written; 0 if it does not exist."""
-        text = httpx.get(f"{self.health_url}/metrics", timeout=30.0, trust_env=False).text
-        values = [row.rpartition(" ")[2] for row in text.splitlines() if row.rpartition(" ")[0] == line]
-        return float(values[0]) if values else 0.0
 
 
 def _own_settings() -> dict[str, str]:

@@ -168,7 +168,7 @@ class Demo:
         story.output(await self._kubectl("get", "webhookendpoints", "-n", ORGANIZATION))
         story.command(f"kubectl delete webhookendpoint archive -n {ORGANIZATION}")
         story.output(await self._kubectl("delete", "webhookendpoint", "archive", "-n", ORGANIZATION, "--timeout=20s"))
-        count = await self._metric('hookwright_deliveries_total{outcome="discarded"}')
+        count = await asyncio.to_thread(self.stack.operator.metric, "hookwright_deliveries_total", outcome="discarded")
         story.check("The 3 pending deliveries were discarded, and the metrics say so", holds=count == 3)
         requests = [request for request in self.receiver.received if request.target == "/archive"]
         story.check("The receiver never saw any of them", holds=not requests)
@@ -185,11 +185,6 @@ class Demo:
     async def _send(self, event: dict[str, str]) -> httpx.Response:
         async with httpx.AsyncClient(headers={"Authorization": f"Bearer {self.stack.token}"}) as client:
             return await client.post(f"{self.stack.operator.intake_url}{_events_path()}", json=event)
-
-    async def _metric(self, sample: str) -> float:
-        async with httpx.AsyncClient() as client:
-            page = (await client.get(f"{self.stack.operator.health_url}/metrics")).text
-        return next((float(line.split()[-1]) for line in page.splitlines() if line.startswith(sample)), 0.0)
 
     async def _arrivals(self, target: str, count: int) -> list[Received]:
         requests: list[Received] = []

@@ -97,7 +97,7 @@ def start_api(
 
         def start(settings: dict[str, str]) -> tuple[ApiProcess, httpx.Client]:
             folder = tmp_path_factory.mktemp("api")
-            api = stack.enter_context(running(ApiProcess(control_plane, folder, operator.intake_url, settings)))
+            api = stack.enter_context(ApiProcess(control_plane, folder, operator.intake_url, settings))
             return api, stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
 
         yield start

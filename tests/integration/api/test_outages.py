@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from support.api_processes import Organization, problem_of, running
+from support.api_processes import Organization, problem_of
 from support.polling import eventually
 from support.stack import LIFTED
 
@@ -35,7 +35,7 @@ def its_api(
 ) -> Iterator[ApiProcess]:
     """Yield an API on it that waits 2 s for the operator."""
     settings = {**LIFTED, "HOOKWRIGHT_CREATE_TIMEOUT": "2"}
-    with running(ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings)) as api:
+    with ApiProcess(plane, tmp_path_factory.mktemp("api"), its_operator.intake_url, settings) as api:
         yield api
 
 
@@ -169,7 +169,7 @@ def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
     new_key = acme.key()
     header = {"X-Service-Key": new_key["key"]}
     assert acme.client.get("/v1/webhooks", headers=header).status_code == 200
-    lists = its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}')
+    lists = its_api.metric("hookwright_api_view_lists_total", resource="apikeys")
     os.kill(its_api.running.pid, signal.SIGSTOP)
     try:
         restart(plane)  # closes the connections, so that no later event waits in a socket
@@ -178,8 +178,8 @@ def test_a_key_revoked_while_the_watch_was_broken_is_refused_afterwards(
     finally:
         os.kill(its_api.running.pid, signal.SIGCONT)
     eventually(lambda: acme.client.get("/v1/webhooks", headers=header).status_code == 401, "refused", within=30)
-    assert its_api.metric('hookwright_api_view_lists_total{resource="apikeys"}') > lists
-    assert its_api.metric('hookwright_api_view_age_seconds{resource="apikeys"}') < 90
+    assert its_api.metric("hookwright_api_view_lists_total", resource="apikeys") > lists
+    assert its_api.metric("hookwright_api_view_age_seconds", resource="apikeys") < 90
     assert its_api.ready() == 200
 
 

@@ -64,14 +64,14 @@ def test_metrics_have_route_templates_and_no_names(acme: Organization, api: ApiP
     client.get(f"/v1/webhooks/{new_webhook}", headers=key)
     client.get("/etc/passwd")
     client.request("PROPFIND", "/v1/webhooks")
-    text = httpx.get(f"{api.health_url}/metrics", timeout=30.0).text
+    text = api.metrics()
     assert 'hookwright_api_requests_total{method="GET",route="/v1/webhooks/{id}",status="200"}' in text
     assert 'route="unmatched"' in text
     assert 'method="other"' in text
     assert new_webhook not in text
     assert acme.name not in text
     assert "passwd" not in text
-    assert api.metric('hookwright_api_view_age_seconds{resource="webhookendpoints"}') < 90
+    assert api.metric("hookwright_api_view_age_seconds", resource="webhookendpoints") < 90
 
 
 @pytest.mark.slow

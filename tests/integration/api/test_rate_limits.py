@@ -95,7 +95,7 @@ def test_the_101st_request_of_an_address_within_a_minute_is_refused(
     assert start - 1 <= reset - wait <= end + 1
     assert client.get("/v1/webhooks", headers=from_ip("198.51.100.8")).status_code == 401
     assert client.get("/openapi.json", headers=from_ip("198.51.100.7")).status_code == 429
-    assert api.metric('hookwright_rate_limit_rejections_total{scope="ip"}') == 2
+    assert api.metric("hookwright_rate_limit_rejections_total", scope="ip") == 2
     for _ in range(150):
         assert httpx.get(f"{api.health_url}/healthz", trust_env=False, timeout=30.0).status_code == 200
 
@@ -224,7 +224,7 @@ def test_limits_of_zero_are_lifted_and_say_nothing(client: httpx.Client, api: Ap
     answers = [client.get("/v1/webhooks") for _ in range(150)]
     assert {answer.status_code for answer in answers} == {401}
     assert not [name for name in HEADERS if name in answers[-1].headers]
-    assert api.metric('hookwright_rate_limit_rejections_total{scope="ip"}') == 0
+    assert api.metric("hookwright_rate_limit_rejections_total", scope="ip") == 0
 
 
 @pytest.mark.slow

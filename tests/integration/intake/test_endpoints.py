@@ -96,7 +96,7 @@ async def test_credentials_need_the_right_and_a_replica_that_writes_secrets(inta
     path = "/webhookendpoints/orders/credentials"
     for authorization, status in (("", 401), (f"Bearer {tokens.stranger}", 403), (f"Bearer {tokens.sender}", 409)):
         answer = await intake.client.put(path, json={"uid": "u"}, headers={"Authorization": authorization})
-        detail = refused(answer, status)["detail"]
+        detail = problem_of(answer, status)["detail"]
     assert "set the credential in YAML" in detail
 
 

@@ -51,12 +51,12 @@ async def test_every_cloudevents_mode_carries_an_own_type(shop: Intake) -> None:
 
 async def test_a_type_of_nobody_is_refused_with_the_nearest(shop: Intake, tokens: Tokens) -> None:
     """The answer names field and nearest types; after its EventType is gone, a type is refused too."""
-    problem = refused(await shop.client.post(ROUTE, json=[PAID, {**PAID, "type": "invoice.payed"}]), 422)
+    problem = problem_of(await shop.client.post(ROUTE, json=[PAID, {**PAID, "type": "invoice.payed"}]), 422)
     assert problem["errors"] == [
         {"field": "[1].type", "message": "unknown event type 'invoice.payed'; the nearest is invoice.paid"}
     ]
     shop.registry.remove_event_type(tokens.namespace, "invoice.paid")
-    [fault] = refused(await shop.client.post(ROUTE, json=PAID), 422)["errors"]
+    [fault] = problem_of(await shop.client.post(ROUTE, json=PAID), 422)["errors"]
     assert fault["message"].startswith("unknown event type 'invoice.paid'; built in are delivered, bounced")
     assert await shop.events() == []
 
@@ -64,15 +64,15 @@ async def test_a_type_of_nobody_is_refused_with_the_nearest(shop: Intake, tokens
 async def test_the_type_of_another_organization_is_unknown(intake: Intake) -> None:
     """An EventType is of its namespace alone, and no refusal names it."""
     intake.registry.put_event_type("elsewhere", "invoice.paid", "")
-    [fault] = refused(await intake.client.post(ROUTE, json={**PAID, "type": "invoice.payed"}), 422)["errors"]
+    [fault] = problem_of(await intake.client.post(ROUTE, json={**PAID, "type": "invoice.payed"}), 422)["errors"]
     assert "invoice.paid" not in fault["message"]
-    refused(await intake.client.post(ROUTE, json=PAID), 422)
+    problem_of(await intake.client.post(ROUTE, json=PAID), 422)
 
 
 @pytest.mark.parametrize("message_id", [7, "", None, "a\nb"])
 async def test_a_message_id_of_an_own_type_is_one_if_it_is_there(shop: Intake, message_id: object) -> None:
     """The delivery log is searched by it, so it has the form of every messageId."""
-    [fault] = refused(await shop.client.post(ROUTE, json={**PAID, "messageId": message_id}), 422)["errors"]
+    [fault] = problem_of(await shop.client.post(ROUTE, json={**PAID, "messageId": message_id}), 422)["errors"]
     assert fault["field"] == "messageId"
 
 
@@ -93,7 +93,7 @@ async def test_a_replay_of_missed_events_chooses_own_types(shop: Intake) -> None
     missed = {"since": "2025-12-31T23:00:00Z", "state": "missed", "dry_run": True}
     for choice, types in (({}, []), ({"types": ["invoice.paid"]}, ["invoice.paid"])):
         assert (await shop.client.post(REPLAYS, json={**missed, **choice})).json()["types"] == types
-    refused(await shop.client.post(REPLAYS, json={**missed, "types": ["hookwright.delivery.failed"]}), 422)
+    problem_of(await shop.client.post(REPLAYS, json={**missed, "types": ["hookwright.delivery.failed"]}), 422)
 
 
 async def test_deliveries_of_an_own_type_are_found(shop: Intake) -> None:
@@ -110,6 +110,6 @@ async def test_a_test_of_an_own_type_has_no_message_id(shop: Intake) -> None:
         "/webhookendpoints/orders/test", json={"type": "invoice.paid", "payload": {"invoice": 42}}
     )
     assert answer.status_code == 200, answer.text
-    refused(await shop.client.post("/webhookendpoints/orders/test", json={"type": "invoice.payed"}), 422)
+    problem_of(await shop.client.post("/webhookendpoints/orders/test", json={"type": "invoice.payed"}), 422)
     [(*_, body)] = await shop.events()
     assert body == b'{"type":"invoice.paid","invoice":42,"test":true}'
