@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from support.intake import Intake, Tokens, refused
+from support.api_processes import problem_of
+from support.intake import Intake, Tokens
 
 ROUTE = "/projects/billing/events"
 REPLAYS = "/webhookendpoints/orders/replays"
