@@ -69,7 +69,7 @@ def test_roles_are_enough(plane: ControlPlane, postgres: PostgresServer, tmp_pat
         client = stack.enter_context(httpx.Client(base_url=api.url, trust_env=False, timeout=30.0))
         platform_team(stack.enter_context(Organization(plane, delivering, "acme")))
         user_logs_in(plane, tmp_path, client)
-        api_client(Customer(plane, client, "globex"))
+        api_client(Customer(plane, client, "globex"), has_credentials=False)
         session_keys_rotate(plane)
     assert plane.audit_log is not None
     rights = uses(plane.audit_log)
