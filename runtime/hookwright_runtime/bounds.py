@@ -66,6 +66,10 @@ POLLS: Final = Bound(
     "requests for messages", 256, 16, reserved=64,
     about="An answer has at most 1,000 messages, 1 MiB of bodies and 1 MiB of headers, or one message.",
 )  # fmt: skip
+CREDENTIAL_CHANGES: Final = Bound(
+    "changes of credentials", 64, 16, reserved=16, at_once=8, at_once_each=2,
+    about="Of `/v1`; the operator writes their Secrets.",
+)  # fmt: skip
 TESTS: Final = Bound("tests of endpoints", 64, 16, about="In the API and in the operator.")
 TESTS_OF_ENDPOINT: Final = Bound("tests", UNLIMITED, 2, "webhook endpoint")
 LOOKUPS: Final = Bound(

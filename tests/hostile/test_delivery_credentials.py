@@ -15,7 +15,13 @@ from support.oauth2_server import CLIENT_ID, TokenServer
 from support.polling import eventually
 from support.tls_receiver import TlsReceiver
 
-from hookwright_dev.cluster.installation import ApiProcess, OperatorProcess
+from hookwright_dev.cluster.installation import (
+    AUDIENCE,
+    SYSTEM_NAMESPACE,
+    ApiProcess,
+    OperatorProcess,
+    service_account_token,
+)
 from hookwright_dev.cluster.kubectl import Cluster
 
 control_plane, operator, api, client = shared.control_plane, shared.operator, shared.api, shared.client
@@ -236,3 +242,27 @@ def test_v1_names_no_secret_of_the_tenant_and_pull_has_no_credential(
     with pytest.raises(Exception, match="none that headers or extraSignature sets"):
         acme.apply(with_secret("https://example.com/", headers={"AUTHORIZATION": "x"}))
     assert control_plane.objects.get("hwep", "orders", acme.name) is None
+
+
+def test_the_route_that_writes_secrets_serves_the_api_and_changes_no_other_secret(
+    control_plane: Cluster, operator: OperatorProcess, acme: Organization
+) -> None:
+    """The role for people does not open it. No Secret of another name or uid, or without labels, is deleted."""
+    name = acme.webhook(acme.service_key())["id"]
+    uid = (control_plane.objects.get("hwep", name, acme.name) or {})["metadata"]["uid"]
+    owner = {"apiVersion": "hookwright.dev/v1alpha1", "kind": "WebhookEndpoint", "name": name, "uid": uid}
+    names = (f"{name}-signing", f"{name}-credential-{0:012}")
+    acme.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": names[1], "ownerReferences": [owner]}})
+    url = f"{operator.intake_url}/v1alpha1/namespaces/{acme.name}/webhookendpoints/{name}/credentials"
+    statuses = []
+    for account, owner_uid, secret in (
+        ("hookwright-producer", uid, names[1]),
+        ("hookwright-api", uid, names[0]),
+        ("hookwright-api", "another", names[1]),
+        ("hookwright-api", uid, names[1]),
+    ):
+        token = service_account_token(control_plane, account, namespace=SYSTEM_NAMESPACE, audience=AUDIENCE)
+        body, headers = {"uid": owner_uid, "removed": [secret]}, {"Authorization": f"Bearer {token}"}
+        statuses.append(httpx.put(url, json=body, headers=headers, trust_env=False).status_code)
+    assert statuses == [403, 422, 503, 204]
+    assert all(control_plane.objects.get("secret", secret, acme.name) for secret in names)

@@ -58,6 +58,11 @@ def credential_secret_name(endpoint: str, field: str, version: str) -> str:
     return name_of_child(endpoint, f"-credential-{digest}")
 
 
+def is_secret_name(endpoint: str, name: str) -> bool:
+    """Return whether a name can be that of such a Secret of the endpoint; other endpoints have other names."""
+    return name[:-12] == credential_secret_name(endpoint, "", "")[:-12]
+
+
 _SecretHeaderFields: Any = request_of(SecretHeader, Request, without=("name", "secret_key_ref"))
 _SecretHeaderPatchFields: Any = patch_of(SecretHeader, Request, without=("name", "secret_key_ref"))
 _OAuth2Fields: Any = request_of(OAuth2, Request, without=("client_secret_ref",))

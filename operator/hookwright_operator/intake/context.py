@@ -42,6 +42,7 @@ class IntakeContext:
         reads: of the delivery log, in turn; a page keeps its place until its answer is sent.
         signings: of single deliveries; apart from the reads, because a page waits for a slow client.
         places_without_grant: of requests whose callers are not authorized yet.
+        credential_changes: few at once, because reconciles and the Lease use the same connections.
         polls: of the requests for messages, which wait.
         ending: set when the process stops; requests that wait for messages then get an empty answer.
     """
@@ -54,6 +55,7 @@ class IntakeContext:
     reads: Places = field(default_factory=lambda: Places(bounds.LOG_READS))
     signings: Places = field(default_factory=lambda: Places(bounds.SIGNINGS))
     places_without_grant: Places = field(default_factory=lambda: Places(bounds.REQUESTS_WITHOUT_GRANT))
+    credential_changes: Places = field(default_factory=lambda: Places(bounds.CREDENTIAL_CHANGES))
     polls: Places = field(default_factory=lambda: Places(bounds.POLLS))
     ending: asyncio.Event = field(default_factory=asyncio.Event)
 

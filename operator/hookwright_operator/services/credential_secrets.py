@@ -4,11 +4,12 @@ from typing import Any, Final
 
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, MADE_BY_API
-from hookwright_crds.documents.credential_bodies import CONFIG_MAP, CredentialObject, CredentialsChange
+from hookwright_crds.documents.credential_bodies import CONFIG_MAP, CredentialObject, CredentialsChange, is_secret_name
 from hookwright_runtime.errors import KubeError, KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient, Object
 from hookwright_runtime.problems import Code, ProblemError, unavailable
 
+_LABELS: Final = {**MADE_BY_API, CREDENTIAL_LABEL: "true"}
 _PATHS: Final = {"Secret": "secrets", CONFIG_MAP: "configmaps"}
 
 
@@ -25,8 +26,11 @@ class CredentialSecrets:
         """Create and delete Secrets of an endpoint; a repetition changes nothing.
 
         Raises:
-            ProblemError: 409, a name is in use, or the quota is used up; 503, the API server is unavailable.
+            ProblemError: 409, a name is in use, or the quota is used up; 422, a name is another's; 503, no API server.
         """
+        for name in (*change.created, *change.removed):
+            if not is_secret_name(endpoint, name):
+                raise ProblemError(422, f'"{name}" is not the name of a credential of this webhook')
         try:
             for name, credential in change.created.items():
                 await self._create(_manifest(namespace, name, endpoint, change.uid, credential))
@@ -70,14 +74,15 @@ def _path(kind: str, namespace: str, name: str = "") -> str:
 
 
 def _is_owned(secret: Object, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in secret["metadata"].get("ownerReferences") or ())
+    meta = secret["metadata"]
+    is_labelled = _LABELS.items() <= (meta.get("labels") or {}).items()
+    return is_labelled and any(owner["uid"] == uid for owner in meta.get("ownerReferences") or ())
 
 
 def _manifest(namespace: str, name: str, endpoint: str, uid: str, credential: CredentialObject) -> dict[str, Any]:
     """Return a Secret or ConfigMap that is deleted with its endpoint."""
     owner = {"apiVersion": API_VERSION, "kind": "WebhookEndpoint", "name": endpoint, "uid": uid, "controller": True}
-    labels = {**MADE_BY_API, CREDENTIAL_LABEL: "true"}
-    metadata = {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]}
+    metadata = {"name": name, "namespace": namespace, "labels": {**_LABELS}, "ownerReferences": [owner]}
     manifest: Object = {"apiVersion": "v1", "immutable": True, "metadata": metadata}
     if credential.type == CONFIG_MAP:
         return {**manifest, "kind": CONFIG_MAP, "data": credential.fields}

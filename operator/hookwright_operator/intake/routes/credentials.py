@@ -8,7 +8,7 @@ from starlette.responses import Response
 from hookwright_crds.documents.credential_bodies import CredentialsChange
 from hookwright_crds.operations import Right
 from hookwright_operator.intake.context import IntakeContext, client_of
-from hookwright_runtime.problems import ProblemError
+from hookwright_runtime.problems import ProblemError, unavailable
 
 _BODY_LIMIT: Final = 256 * 1024
 
@@ -17,7 +17,7 @@ async def change(intake: IntakeContext, request: Request, right: Right) -> Respo
     """Create and delete Secrets of an endpoint, which may be so new that no watch has shown it.
 
     Raises:
-        ProblemError: 409, a name is in use, the quota is used up, or this replica writes no Secrets.
+        ProblemError: 409, a name is in use, the quota is used up, or this replica writes none; 503, another uid.
     """
     namespace, name = request.path_params["namespace"], request.path_params["name"]
     caller = await intake.permit(request, right, name)
@@ -28,7 +28,10 @@ async def change(intake: IntakeContext, request: Request, right: Right) -> Respo
         )
         raise ProblemError(409, detail)
     body = await intake.document(request, CredentialsChange, _BODY_LIMIT)
-    with await intake.places.acquire(namespace):
+    endpoint = intake.services.registry.find(namespace, name)
+    if endpoint is not None and endpoint.uid != body.uid:
+        raise unavailable("another webhook has this name now")
+    with await intake.credential_changes.acquire(namespace):
         await secrets.change(namespace, name, body)
     action = "credential.write" if body.created else "credential.delete"
     intake.services.audit.record(
