@@ -14,6 +14,7 @@ from hookwright_crds.documents.credential_bodies import (
     VALUE_FIELD,
     CredentialObject,
     credential_secret_name,
+    is_secret_name,
 )
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_crds.tls import Tls
@@ -32,7 +33,7 @@ class CredentialPlan(NamedTuple):
     Attributes:
         spec: their part of the merge patch of the spec.
         created: the Secrets to create before the spec names them, by name.
-        removed: the Secrets to delete when no spec names them.
+        removed: the Secrets of `/v1` to delete when no spec names them.
     """
 
     spec: Document
@@ -72,7 +73,8 @@ def without_values(fields: Mapping[str, Any]) -> Document:
 def refuse_moves(before: Document, fields: Document) -> None:
     """Return if no hidden value reaches another server than the one for which it was given.
 
-    No answer shows these values. Without this check, a change of a URL would send them to a server of the caller.
+    No answer shows these values. Without this check, a change of a URL would send them to a server of the caller. With
+    other authorities, a server of the caller could answer in place of the receiver.
 
     Args:
         before: the present document of the webhook, with valid targets.
@@ -84,9 +86,12 @@ def refuse_moves(before: Document, fields: Document) -> None:
     after = merged(before, fields)
     old, new = (_origin(document.get("url")) for document in (before, after))
     old_server, new_server = (_origin((document.get("oauth2") or {}).get("token_url")) for document in (before, after))
+    old_ca, new_ca = ((document.get("tls") or {}).get("ca_certificates") for document in (before, after))
     target = "the scheme, host or port of url" if old and new else "the target from url to pull, or from pull to url"
+    if old == new:
+        target = "tls.ca_certificates"
     faults = []
-    for field in ("headers", "secret_headers") if old != new else ():
+    for field in ("headers", "secret_headers") if (old, old_ca) != (new, new_ca) else ():
         changes = fields.get(field, {})
         # Names with another case are other entries of the spec, so they replace no value.
         missing = [
@@ -100,9 +105,12 @@ def refuse_moves(before: Document, fields: Document) -> None:
                 f"a change of {target}"
             )
             faults.append(FieldFault(field, sentence))
-    has_moved = (old, old_server) != (new, new_server)
+    has_moved = (old, old_server, old_ca) != (new, new_server, new_ca)
     if has_moved and before.get("oauth2") and not _is_given(fields.get("oauth2", {}), "client_secret"):
-        sentence = "give it again, or remove oauth2: it does not follow a change of the server of url or token_url"
+        sentence = (
+            "give it again, or remove oauth2: it does not follow a change of tls.ca_certificates, or of the server of "
+            "url or token_url"
+        )
         faults.append(FieldFault("oauth2.client_secret", sentence))
     has_key = "client_key" in (before.get("tls") or {})
     if old != new and has_key and not _is_given(fields.get("tls", {}), "client_key"):
@@ -134,7 +142,8 @@ def plan_credentials(
     if "tls" in fields:
         patch["tls"] = fields["tls"] and planner.tls(fields["tls"])
     replaced_names = _secret_names(spec) - _secret_names(merged(spec, patch))
-    return CredentialPlan(patch, planner.created, tuple(sorted(replaced_names)))
+    removed = tuple(sorted(name for name in replaced_names if is_secret_name(endpoint, name)))
+    return CredentialPlan(patch, planner.created, removed)
 
 
 @dataclass(slots=True)

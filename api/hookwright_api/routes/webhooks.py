@@ -179,7 +179,7 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
     check_expiry(services, patch.expires_at)
     # With another target, a header that is set at the same time must not follow.
     same_state = if_match is not None or not fields.keys().isdisjoint(("url", "pull", *GIVEN_FIELDS))
-    version, plan = secrets.token_hex(8), NO_CREDENTIALS
+    plan = NO_CREDENTIALS
 
     async def apply(live: Object) -> EndpointRecord:
         nonlocal plan
@@ -190,7 +190,10 @@ async def change(services: Services, identity: Identity, patch: WebhookPatch, if
             return keep(services, live)
         after = _check_result(live, fields)
         check_event_types(services, identity.namespace, fields.get("events", ()), live["spec"]["events"])
-        plan = plan_credentials(identity.name, fields, after, live["spec"], version)
+        # The write of an earlier attempt was refused, so no spec names its Secrets. Their hosts may be others.
+        if plan.created:
+            await _remove_secrets(services, identity, plan.created)
+        plan = plan_credentials(identity.name, fields, after, live["spec"], secrets.token_hex(8))
         if plan.created:
             await change_secrets(services, identity, created=plan.created)
         patch = _kubernetes_patch(live, fields, same_state=same_state)

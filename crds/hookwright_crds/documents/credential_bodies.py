@@ -102,26 +102,21 @@ class TlsPatch(Request):
         json_schema_extra=_PEM,
     )
     client_certificate: Annotated[Pem, Field(max_length=_PEM_LENGTH)] | None = Field(
-        default=None,
-        description="Client certificate in PEM.",
-        json_schema_extra=_PEM,
+        default=None, description="Client certificate in PEM.", json_schema_extra=_PEM
     )
     client_key: Annotated[Pem, Field(max_length=_PEM_LENGTH // 2)] | None = Field(
-        default=None,
-        repr=False,
-        description="Its key in PEM, which is not shown.",
-        json_schema_extra=_PEM,
+        default=None, repr=False, description="Its key in PEM, which is not shown.", json_schema_extra=_PEM
     )
-
-
-class TlsRequest(TlsPatch):
-    """Whom the requests trust, and the certificate that they present."""
 
     @model_validator(mode="after")
     def _is_pair(self) -> Self:
         if (self.client_certificate is None) != (self.client_key is None):
-            raise ValueError("client_certificate and client_key need each other")
+            raise ValueError("client_certificate and client_key need each other; give both, or null for both")
         return self
+
+
+class TlsRequest(TlsPatch):
+    """Whom the requests trust, and the certificate that they present."""
 
 
 class CredentialObject(Request):

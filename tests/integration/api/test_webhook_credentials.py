@@ -190,7 +190,7 @@ def test_a_quota_of_secrets_is_said_in_words(client: httpx.Client, acme: Organiz
 def test_a_private_receiver_gets_the_client_certificate_that_v1_has(
     client: httpx.Client, acme: Organization, control_plane: Cluster, tls_receiver: TlsReceiver
 ) -> None:
-    """The authority is in a ConfigMap, the pair in a Secret for the host. Another host needs the key again."""
+    """The authority has a ConfigMap, the pair a Secret. Another host needs the key again, an authority the headers."""
     key, trusted, receiver = acme.service_key(), tls_receiver.trusted, tls_receiver
     first, second = (trusted.issue(name) for name in ("first", "second"))
     tls = {"ca_certificates": trusted.pem.decode(), **pair_of(first)}
@@ -212,14 +212,24 @@ def test_a_private_receiver_gets_the_client_certificate_that_v1_has(
     for wrong in (away, {**away, "tls": {"ca_certificates": tls["ca_certificates"]}}):
         problem = problem_of(client.patch(path, json=wrong, headers=key), 422)
         assert problem["errors"][0]["field"] == "tls.client_key"
-    unfit: tuple[dict[str, Any], ...] = ({"client_key": None}, {"client_key": "k3y"})
+    unfit: tuple[dict[str, Any], ...] = (
+        {"client_key": None},
+        {"client_key": "k3y"},
+        {"client_certificate": "-----BEGIN "},
+    )
     for fields in unfit:
         assert "k3y" not in str(problem_of(client.patch(path, json={"tls": fields}, headers=key), 422))
     assert client.patch(path, json={"tls": pair_of(second)}, headers=key).status_code == 200
     eventually(lambda: client.post(f"{path}/test", headers=key).json().get("success"), "the new certificate works")
     assert receiver.clients == ["first", "second"]
     assert objects() == ["ConfigMap", "kubernetes.io/tls"]
-    assert client.patch(path, json={"tls": None}, headers=key).json()["ca_certificate_names"] == []
+    header = {"secret_headers": {"X-Key": {"value": TOKEN}}}
+    assert client.patch(path, json=header, headers=key).status_code == 200
+    for change in ({"ca_certificates": second.public.decode()}, None):
+        problem = problem_of(client.patch(path, json={"tls": change}, headers=key), 422)
+        assert problem["errors"][0]["field"] == "secret_headers"
+    removal = {"tls": None, "secret_headers": None}
+    assert client.patch(path, json=removal, headers=key).json()["ca_certificate_names"] == []
     assert objects() == []
 
 

@@ -26,7 +26,7 @@ from hookwright_api.webhook_document import (
     spec_of,
 )
 from hookwright_crds.base import ObjectMeta
-from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS
+from hookwright_crds.documents.credential_bodies import GIVEN_FIELDS, CredentialsChange
 from hookwright_crds.documents.webhook_bodies import MAX_LABELS, WebhookPatch, WebhookRequest
 from hookwright_crds.resources import WebhookEndpoint
 from hookwright_runtime.errors import KubeError
@@ -316,6 +316,9 @@ KEY_AND_TEAM: dict[str, Any] = {"X-Key": "secret", "X-Team": "billing"}
         ({"url": "https://hooks.example.com.evil.example/a"}, "X-Key, X-Team"),
         ({"url": "http://hooks.example.com:443/a"}, "X-Key, X-Team"),
         (TO_PULL, "X-Key, X-Team"),
+        ({"tls": {"ca_certificates": "-----BEGIN of another"}}, "X-Key, X-Team"),
+        ({"tls": None}, "X-Key, X-Team"),
+        ({"tls": {"ca_certificates": None}, "headers": None}, None),
         ({"url": "https://evil.example", "headers": {}}, "X-Key, X-Team"),
         ({"url": "https://evil.example", "headers": {"X-Key": "new"}}, "X-Team"),
         ({"url": "https://evil.example", "headers": {"x-key": "new", "X-Team": "new"}}, "X-Key"),
@@ -329,8 +332,8 @@ KEY_AND_TEAM: dict[str, Any] = {"X-Key": "secret", "X-Team": "billing"}
     ],
 )
 def test_header_values_do_not_follow_a_change_of_the_target(patch: dict[str, Any], missing: str | None) -> None:
-    """Another scheme, host or port, or a change to pull, needs each header; a path or a default port does not."""
-    before = {**BODY, **TARGET, "headers": KEY_AND_TEAM}
+    """Another scheme, host, port or CA, or a change to pull, needs each header; a path or a default port does not."""
+    before = {**BODY, **TARGET, "headers": KEY_AND_TEAM, "tls": {"ca_certificates": "(hidden)"}}
     fields = WebhookPatch.model_validate(patch).model_dump(mode="json", exclude_unset=True)
     if missing is None:
         refuse_moves(before, fields)
@@ -351,6 +354,13 @@ def test_header_values_do_not_leave_an_endpoint_with_pull() -> None:
     assert "from pull to url" in error.value.errors[0].message
     refuse_moves(before, {"pull": {"lease": "1m"}})
     refuse_moves({**before, "headers": {}}, {"url": "https://hooks.example.com", "pull": None})
+
+
+def test_access_tokens_do_not_follow_a_change_of_the_authority() -> None:
+    """The receiver gets them, so a server with another certificate must not."""
+    with pytest.raises(ProblemError) as error:
+        refuse_moves({**BODY, "oauth2": {"client_id": "a"}}, {"tls": {"ca_certificates": "-----BEGIN"}})
+    assert error.value.errors[0].field == "oauth2.client_secret"
 
 
 class RacingServer:
@@ -386,3 +396,21 @@ async def test_a_header_that_is_set_during_a_change_of_the_target_does_not_follo
         await change(services, identity, WebhookPatch(url="https://evil.example"), None)
     assert error.value.errors[0].field == "headers"
     assert server.live["spec"]["url"] == BODY["url"]
+
+
+async def test_a_repeated_attempt_writes_new_secrets_and_removes_the_first() -> None:
+    """The state of the second attempt can have another url, so the Secrets of the first can be for another host."""
+    settings, placeholder, server = ApiSettings(), cast("Any", None), RacingServer()
+    created_names: list[str] = []
+    removed_names: list[str] = []
+
+    class Operator:
+        async def change_credentials(self, _namespace: str, _endpoint: str, change: CredentialsChange) -> None:
+            created_names.extend(change.created)
+            removed_names.extend(change.removed)
+
+    services = Services(settings, View(), cast("Any", server), cast("Any", Operator()), Limiter(settings), placeholder)
+    patch = WebhookPatch.model_validate({"secret_headers": {"X-Other": {"value": "a"}}})
+    await change(services, EndpointRecord.of(server.live).identity, patch, None)
+    new_name = server.live["spec"]["secretHeaders"][0]["secretKeyRef"]["name"]
+    assert (created_names, len({*created_names})) == ([*removed_names, new_name], 2)
