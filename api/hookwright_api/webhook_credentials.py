@@ -136,7 +136,8 @@ def plan_credentials(
     patch = Document()
     if "secret_headers" in fields:
         present = {header["name"]: header for header in spec.get("secretHeaders") or ()}
-        patch["secretHeaders"] = planner.headers(fields["secret_headers"], present)
+        # An endpoint with pull may not even have an empty list.
+        patch["secretHeaders"] = planner.headers(fields["secret_headers"], present) or None
     if "oauth2" in fields:
         patch["oauth2"] = fields["oauth2"] and planner.oauth2(fields["oauth2"])
     if "tls" in fields:

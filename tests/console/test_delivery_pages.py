@@ -273,7 +273,7 @@ def test_a_viewer_reads_all_and_sends_nothing_again(shop: Shop) -> None:
     person.open("/")
     person.log_in(email)
     for path, tabs in (
-        (f"/projects/{shop.project}/deliveries", ["Endpoints", "Deliveries", "API keys", "Get started"]),
+        (f"/projects/{shop.project}/deliveries", ["Endpoints", "Deliveries", "Event types", "API keys", "Get started"]),
         (f"{shop.path}/deliveries", ["Overview", "Deliveries", "Replays", "Verify", "Configuration"]),
     ):
         person.open(path)

@@ -31,8 +31,8 @@ _PACKAGES: Final = {
 def acquire_languages() -> None:
     """Install the missing interpreters and compilers. Go and Node are needed by other tests too."""
     missing = [name for program, names in _PACKAGES.items() if shutil.which(program) is None for name in names]
-    if missing:
-        packages.install(*missing)
+    for package in missing:
+        packages.install(package)
 
 
 @asynccontextmanager
