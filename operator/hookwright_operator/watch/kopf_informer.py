@@ -211,6 +211,8 @@ async def watch_cluster(
 
     def start(selector: str, kinds: Iterable[WatchedKind]) -> asyncio.Future[None]:
         registry, end = register(changes, freshness, loop, kinds), Future[None]()
+        # A stop that takes longer than its time does not cancel it, so that the thread can still set its result.
+        end.set_running_or_notify_cancel()
 
         def run() -> None:
             try:
