@@ -179,7 +179,7 @@ class AttemptRunner:
         resume_at = scheduler.resume_at
         for queue in scheduler.start(asyncio.get_running_loop().time(), self._clock_ms()):
             queues.owned_shards.begin(queue.shard)
-            self._tasks.spawn(self._attempt(queue, queue.ready.popleft()))
+            self._tasks.spawn(self._attempt(queue, queue.ready.pop(0)))
         if scheduler.resume_at != resume_at:
             queues.to_start.set()
 

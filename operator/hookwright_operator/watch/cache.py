@@ -4,17 +4,22 @@ The watches and the answers to the operator's own writes update it, so that a pl
 not use older data. A steady state needs no read.
 """
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
 from hookwright_crds import GROUP
-from hookwright_crds.base import LATEST, MANAGED_BY, MANAGER, ObjectMeta
+from hookwright_crds.base import LATEST, MANAGED_BY, MANAGER, ObjectMeta, ProjectRef
+from hookwright_crds.conditions import Condition
+from hookwright_crds.event_type_fields import EventTypeSpec
 from hookwright_crds.events import is_own_type
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
-from hookwright_crds.resources import ApiKey, EventType, Kind, Resource, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, DeliveryCounts, EventType, Kind, Resource, Signing, WebhookEndpoint
 from hookwright_crds.trimming import AUTHORITIES_FIELD, secret_fields, trimmed, trimmed_secret
 from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Secret, WatchedKind, key_of
 
@@ -24,7 +29,11 @@ Name = tuple[str, str]
 _REMEMBERED_DEATHS: Final = 4096
 M = TypeVar("M")
 N = TypeVar("N")
-_NAMES: Final[dict[frozenset[str], set[str]]] = {}
+_REPEATED: Final = (Condition, DeliveryCounts, ProjectRef, Signing)
+_SINGLE: Final = (EventTypeSpec,)  # its free fields cannot be shared: 1 equals true, and a list has no hash
+_NO_NAMES: Final = set[str]()
+# These return the first of equal values. A tenant's map may have 128 KiB, and stays here when its object is gone.
+_shared_part, _shared_map = lru_cache(2048)(lambda part: part), lru_cache(128)(dict[str, str])
 
 
 @dataclass(slots=True)
@@ -58,8 +67,8 @@ class Cache:
             return None
         key = Key(kind, meta["namespace"], meta["name"])
         self._unfit[key] = meta["uid"]
-        resource, unsupported_parts = read(MODELS[kind], trimmed(body))
-        _share_names(resource)
+        resource, unsupported_parts = self._read(key, trimmed(body))
+        _share(resource)
         del self._unfit[key]
         references = references_of(resource)
         self._changed_references |= references ^ self._detach(key)
@@ -222,12 +231,8 @@ class Cache:
         if kind == "ConfigMap":
             yield from [(name, uid) for name, (uid, _) in self._authorities.items()]
             return
-        for key, resource in tuple(self._resources.items()):
-            if key.kind == kind:
-                yield (key.namespace, key.name), resource.metadata.uid
-        for key, uid in tuple(self._unfit.items()):
-            if key.kind == kind and key not in self._resources:
-                yield (key.namespace, key.name), uid
+        unfit = {uid: key for key, uid in self._unfit.items()}
+        yield from [((key.namespace, key.name), uid) for uid, key in (self._keys | unfit).items() if key.kind == kind]
 
     def first_with_digest(self, digest: str) -> Key | None:
         """Return the ApiKey that was created first among those with a digest; the uid decides between equals."""
@@ -242,6 +247,15 @@ class Cache:
         return frozenset(
             digest for digest, keys in self._digests.items() if any(key.namespace == namespace for key in keys)
         )
+
+    def _read(self, key: Key, body: dict[str, Any]) -> tuple[Resource, Unsupported]:
+        """Read an object; a known generation of it has the known spec, which is not validated and stored again."""
+        known, meta = self._resources.get(key), body["metadata"]
+        identity = meta["uid"], meta.get("generation")
+        if known is not None and identity == (known.metadata.uid, known.metadata.generation):
+            with suppress(ValueError):
+                return type(known).model_validate({**body, "spec": known.spec}), self.unsupported(key)
+        return read(MODELS[key.kind], body)
 
     def _detach(self, key: Key) -> set[Key]:
         """Remove an object from the indexes; return what it named."""
@@ -307,19 +321,24 @@ def digests_of(key: ApiKey) -> frozenset[str]:
     return frozenset(filter(None, digests))
 
 
-def _share_names(model: BaseModel) -> None:
-    """Share one set of field names between models with the same fields; this halves their memory."""
-    names = model.model_fields_set
-    object.__setattr__(model, "__pydantic_fields_set__", _NAMES.setdefault(frozenset(names), names))
-    for value in model.__dict__.values():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, BaseModel):
-                _share_names(part)
+def _share(value: Any) -> Any:
+    """Return a value whose equal parts are one object; nobody needs the set of given fields that each model has."""
+    if type(value) is str:  # an enum cannot be interned
+        return sys.intern(value)
+    if isinstance(value, tuple):
+        return tuple(map(_share, value))
+    if isinstance(value, dict):
+        return _shared_map(tuple((_share(name), _share(part)) for name, part in value.items()))
+    if isinstance(value, BaseModel) and value.model_fields_set is not _NO_NAMES:
+        object.__setattr__(value, "__pydantic_fields_set__", _NO_NAMES)
+        for name, part in value.__dict__.items():
+            if not isinstance(part, _SINGLE):
+                value.__dict__[name] = _share(part)
+    return _shared_part(value) if isinstance(value, _REPEATED) else value
 
 
 def _secret(body: Mapping[str, Any]) -> Secret:
-    meta = ObjectMeta.model_validate(body["metadata"])
-    _share_names(meta)
+    meta = _share(ObjectMeta.model_validate(body["metadata"]))
     made_by_us = meta.labels.get(MANAGED_BY) == MANAGER
     return Secret(
         namespace=meta.namespace,

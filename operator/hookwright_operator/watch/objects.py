@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import Final, Literal, NamedTuple, cast
 
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import (
@@ -34,8 +34,7 @@ CREDENTIALS: Final = "credentials"
 """The name of the watch of the Secrets that tenants offer, in metrics."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """The identity of a reconciled object: kind and name."""
 
     kind: Kind

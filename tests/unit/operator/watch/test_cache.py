@@ -7,7 +7,7 @@ import pytest
 
 from hookwright_crds.base import CREDENTIAL_LABEL
 from hookwright_crds.reading import Unsupported
-from hookwright_crds.resources import WebhookEndpoint
+from hookwright_crds.resources import EventType, WebhookEndpoint
 from hookwright_operator.watch.cache import Cache
 from hookwright_operator.watch.objects import MODELS, Key, Secret, ours
 
@@ -199,6 +199,27 @@ def test_the_event_types_of_a_namespace_are_those_that_exist() -> None:
     cache.see("EventType", {"metadata": deleted, "spec": {"meaning": "Text."}})
     cache.lose("EventType", {"metadata": meta("order.created", 10)})
     assert (set(cache.event_types("acme")), set(cache.event_types("other"))) == ({"invoice.paid"}, set())
+
+
+def test_an_event_type_of_a_known_generation_has_its_spec_and_new_metadata() -> None:
+    """The free fields of one type are not those of another, although 1 equals true."""
+    cache, labels = Cache(), {"app.kubernetes.io/managed-by": "hookwright-api"}
+    specs: dict[str, Any] = {
+        "invoice.paid": {"meaning": "Text.", "example": {"lines": [{"count": 1}], "paid": 1}},
+        "invoice.sent": {"meaning": "Text.", "example": {"lines": [{"count": True}], "paid": True}},
+    }
+    for name, spec in specs.items():
+        cache.see("EventType", {"metadata": meta(name, 1, generation=1), "spec": spec})
+    status = {"webhookEndpoints": 2}
+    for name, spec in specs.items():
+        metadata = meta(name, 2, generation=1, labels=labels)
+        cache.see("EventType", {"metadata": metadata, "spec": spec, "status": status})
+    for name, spec in specs.items():
+        event_type = cache.resource(Key("EventType", "acme", name))
+        assert isinstance(event_type, EventType)
+        assert (event_type.metadata.labels, event_type.metadata.resource_version) == (labels, "2")
+        assert event_type.status.webhook_endpoints == 2
+        assert repr(event_type.spec.example) == repr(spec["example"])
 
 
 def test_a_child_seen_again_is_one_child() -> None:
