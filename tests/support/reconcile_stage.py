@@ -3,6 +3,7 @@
 import asyncio
 import json
 import weakref
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -66,7 +67,9 @@ class ApiServer(KubernetesClient):
             records = self.keys[metadata["namespace"]]
             return {**records, **content, "metadata": {**records["metadata"], **metadata}}
         if "webhookendpoints" not in path:
-            return {**content, "metadata": metadata}
+            texts = content.pop("stringData", {})
+            data = {name: b64encode(text.encode()).decode() for name, text in texts.items()}
+            return {**content, "data": data, "metadata": metadata}
         self.endpoint |= {name: content[name] for name in ("status",) if name in content}
         self.endpoint["metadata"] = {**self.endpoint["metadata"], **metadata}
         return dict(self.endpoint)

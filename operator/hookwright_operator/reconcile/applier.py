@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from hookwright_crds import API_VERSION
 from hookwright_crds.base import format_timestamp, secrets_path
+from hookwright_crds.resources import Resource
 from hookwright_crds.trimming import MORE_FINALIZERS
 from hookwright_operator.reconcile.plan import (
     FINALIZER,
@@ -82,7 +83,7 @@ class Applier:
     _log_bound: LogBound = field(default_factory=lambda: LogBound(burst=AT_ONCE, rate=A_SECOND, report=_report_omitted))
 
     async def apply(self, action: Action) -> bool:
-        """Execute an action; return whether the API server's answer showed news."""
+        """Execute an action; return whether the API server's answer showed more than what was written."""
         match action:
             case AllowProject() | BlockProject() | AllowEventType() | BlockEventType() | Register() | Unregister():
                 self.register(action)
@@ -161,7 +162,8 @@ class Applier:
             case DeleteSecret(namespace, name, uid):
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
                 return False
-        return self.cache.see_secret(answer) is not None
+        known = replace(secret, uid=answer["metadata"]["uid"], resource_version=answer["metadata"]["resourceVersion"])
+        return self.cache.see_secret(answer) not in (None, known)
 
     async def _create_secret(self, secret: Secret) -> Object:
         try:
@@ -173,11 +175,12 @@ class Applier:
             raise
 
     async def _apply_object(self, key: Key, path: str, body: dict[str, Any]) -> bool:
-        resource = self.cache.resource(key) if self.check_resource_version else None
-        if resource is not None:
+        before = self.cache.resource(key)
+        if before is not None and self.check_resource_version:
             # The API server refuses a write that a paused replica began if its successor has written since.
-            body["metadata"]["resourceVersion"] = resource.metadata.resource_version
-        return self.cache.see(key.kind, await self.kube.apply(path, body)) is not None
+            body["metadata"]["resourceVersion"] = before.metadata.resource_version
+        is_new = self.cache.see(key.kind, await self.kube.apply(path, body)) is not None
+        return is_new and _parts_of_others(before) != _parts_of_others(self.cache.resource(key))
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         path, remaining, version = action.key.path, action.remaining, action.resource_version
@@ -238,6 +241,11 @@ class Applier:
 
 def _report_omitted(namespace: str, count: int) -> None:
     log.warning("unwritten Events not logged, the namespace has used up its lines", namespace=namespace, events=count)
+
+
+def _parts_of_others(resource: Resource | None) -> Any:
+    """Return what a write of the status does not change."""
+    return resource and (resource.spec, resource.metadata.model_copy(update={"resource_version": ""}))
 
 
 def _identity(key: Key, uid: str) -> dict[str, Any]:

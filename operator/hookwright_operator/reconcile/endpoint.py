@@ -181,7 +181,7 @@ def _plan_served(observed: ObservedEndpoint, project: Parent, now: datetime, new
     if since is not None and (verdict.ready or verdict.sends) and not spec.suspend:
         verdict = report_suspension(spec, since, reachable.message)
     actions: list[Action] = [*_plan_metadata(observed, project), *signing.actions]
-    if actions and FINALIZER in observed.endpoint.metadata.finalizers:
+    if actions and observed.endpoint.status != WebhookEndpointStatus():
         # The endpoint is registered before any repair, so that it gets its events even if the repair fails.
         actions.insert(0, Register(_snapshot(observed, observed.secret, verdict, credentials, now)))
     actions.append(Register(_snapshot(observed, signing.secret, verdict, credentials, now)))
@@ -213,8 +213,7 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
     endpoint, meta = observed.endpoint, observed.endpoint.metadata
     ready = find(endpoint.status.conditions, "Ready")
     was_expired = ready is not None and ready.reason == EXPIRED
-    counts = observed.health.counts if observed.health else endpoint.status.deliveries
-    pending = counts.pending if counts is not None else 0
+    pending = _counts(observed).pending
     is_protected = meta.annotations.get(PROTECTION_ANNOTATION) == "true"
     key, message = key_of(endpoint), f"The endpoint expired at {format_timestamp(expired_at)}."
     is_made_by_tool = meta.labels.get(MANAGED_BY) in MADE_BY_TOOLS
@@ -244,13 +243,20 @@ def _plan_expired(observed: ObservedEndpoint, expired_at: datetime, now: datetim
 
 
 def _plan_metadata(observed: ObservedEndpoint, project: Parent) -> list[Action]:
+    """Plan the owner, and the finalizer with the first counts: a deletion without deliveries has nothing to discard."""
     meta = observed.endpoint.metadata
     references = project_references(meta, project)
-    if references is None and FINALIZER in meta.finalizers:
+    is_held = FINALIZER in meta.finalizers
+    finalizers = (FINALIZER,) if is_held or _counts(observed) != DeliveryCounts() else ()
+    if references is None and is_held == bool(finalizers):
         return []
     owners = references if references is not None else meta.owner_references
-    key = key_of(observed.endpoint)
-    return [ApplyMetadata(key, meta.uid, owner_references=owners, finalizers=(FINALIZER,))]
+    return [ApplyMetadata(key_of(observed.endpoint), meta.uid, owner_references=owners, finalizers=finalizers)]
+
+
+def _counts(observed: ObservedEndpoint) -> DeliveryCounts:
+    """Return the counts that the status shows after the plan."""
+    return observed.health.counts if observed.health else observed.endpoint.status.deliveries or DeliveryCounts()
 
 
 def _credentials(observed: ObservedEndpoint, now: datetime) -> Credentials:
@@ -297,7 +303,7 @@ def _plan_status(
     after = WebhookEndpointStatus(
         observed_generation=meta.generation,
         signing_secret_ref=secret_ref,
-        deliveries=observed.health.counts if observed.health else before.deliveries or DeliveryCounts(),
+        deliveries=_counts(observed),
         rotation=rotation,
         conditions=(*merge(before.conditions, ready), _reachable(observed, now)),
     )
@@ -373,12 +379,12 @@ def _is_unchanged(observed: ObservedEndpoint, previous: Condition | None, health
 
 def _suspended_since(observed: ObservedEndpoint, reachable: Condition) -> datetime | None:
     """Return the first failure if a later one suspends the endpoint by ``spec.suspendAfter``, None otherwise."""
-    spec, health = observed.endpoint.spec, observed.health
-    counts = health.counts if health is not None else observed.endpoint.status.deliveries
-    if spec.suspend_after is None or reachable.status != "False" or counts is None or counts.last_attempt_time is None:
+    spec = observed.endpoint.spec
+    last_attempt = _counts(observed).last_attempt_time
+    if spec.suspend_after is None or reachable.status != "False" or last_attempt is None:
         return None
     since = reachable.last_transition_time
-    has_ended = counts.last_attempt_time - since >= timedelta(days=int(spec.suspend_after.removesuffix("d")))
+    has_ended = last_attempt - since >= timedelta(days=int(spec.suspend_after.removesuffix("d")))
     return since if has_ended else None
 
 

@@ -99,7 +99,7 @@ class Reconciler:
             self.reporter.changed(uid)
         self.unpublished_health.health_published(uid, health)
         if news:
-            # The watch shows nothing more than the answers, and the answers may show other clients' writes.
+            # The watch shows nothing more than the answers, which showed other clients' writes.
             return 0.0
         return _seconds_until(now, plan.again_at, self.unpublished_health.report_due_at(uid))
 
@@ -112,7 +112,7 @@ class Reconciler:
         self.unpublished_health.failures_reported(uid, failures, now)
 
     async def _apply(self, plan: Plan) -> bool:
-        """Execute a plan; return whether an answer of the API server showed news."""
+        """Execute a plan; return whether an answer of the API server showed more than what was written."""
         news = False
         for action in plan.actions:
             news |= await self.applier.apply(action)

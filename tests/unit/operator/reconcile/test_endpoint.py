@@ -80,7 +80,7 @@ STRANGE = Unsupported(faults=("spec.timeout (must be a duration)",))
 CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     "an endpoint whose spec is not understood is known, so that its deliveries are written, and sends none": (
         replace(NEW, unsupported_parts=STRANGE),
-        [BLOCKED, "ApplyMetadata", *UNSUPPORTED],
+        [BLOCKED, *UNSUPPORTED],
     ),
     "an endpoint that is not understood any more sends nothing more, and keeps its Secret": (
         replace(STEADY, unsupported_parts=STRANGE),
@@ -106,9 +106,10 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         replace(STEADY, unsupported_parts=Unsupported(fields=("spec.priority",))),
         ["register: sends", READY],
     ),
-    "a new endpoint gets a finalizer and an owner, a secret, its place, and a status": (
-        NEW,
-        ["ApplyMetadata", "CreateSecret", "register: sends", READY],
+    "a new endpoint gets a secret, its place, and a status": (NEW, ["CreateSecret", "register: sends", READY]),
+    "the first delivery brings the finalizer": (
+        replace(NEW.settled(), health=Health(DeliveryCounts(pending=1))),
+        ["register: sends", "ApplyMetadata", "register: sends", READY],
     ),
     "an endpoint with which all is well is only made known": (STEADY, ["register: sends"]),
     "an endpoint whose project does not exist says so, and heals when it appears": (
@@ -117,7 +118,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     ),
     "an orphan whose project appeared is made whole": (
         replace(replace(NEW, parent=None).settled(), parent=BILLING),
-        ["ApplyMetadata", "CreateSecret", "register: sends", READY],
+        ["register: has no secret", "CreateSecret", "register: sends", READY],
     ),
     "an endpoint whose project went holds its deliveries": (
         replace(STEADY, parent=None),
@@ -141,7 +142,7 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     ),
     "a foreign secret under the name is reported and looked at again": (
         replace(NEW, secret=signing_secret(foreign=True, fields={})),
-        ["ApplyMetadata", *blocked("SecretConflict")],
+        blocked("SecretConflict"),
     ),
     "a signing secret with a wrong value is reported, and nothing is signed with it": (
         replace(STEADY, secret=signing_secret(fields={"secret": "whsec_short"})),
@@ -182,9 +183,9 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
         ),
         ["register: sends", "ApplyMetadata", "register: sends"],
     ),
-    "a lost finalizer is restored before anything else": (
-        with_metadata(STEADY, finalizers=("example.com/other",)),
-        ["ApplyMetadata", "register: sends"],
+    "a lost finalizer is restored": (
+        with_metadata(replace(STEADY, health=health(200)).settled(), finalizers=("example.com/other",)),
+        ["register: sends", "ApplyMetadata", "register: sends"],
     ),
     "a deleted signing secret is restored with the same value": (
         replace(STEADY, secret=None, kept_secrets=(SIGNING_SECRET, OTHER_SECRET)),
@@ -200,19 +201,19 @@ CASES: dict[str, tuple[EndpointScene, list[str]]] = {
     ),
     "a Secret of the tenant signs, and the operator makes none": (
         replace(NEW, endpoint=REFERRING, secret=THEIRS),
-        ["ApplyMetadata", "register: sends", READY],
+        ["register: sends", READY],
     ),
     "a Secret of the tenant that does not exist yet is waited for": (
         replace(NEW, endpoint=REFERRING),
-        ["ApplyMetadata", *blocked("SecretNotFound", "Reconciling")],
+        blocked("SecretNotFound", "Reconciling"),
     ),
     "a Secret of the tenant without a signing secret is reported": (
         replace(NEW, endpoint=REFERRING, secret=replace(THEIRS, fields={"secret": OTHER_SECRET, "previous": "x"})),
-        ["ApplyMetadata", *blocked("SigningSecretInvalid")],
+        blocked("SigningSecretInvalid"),
     ),
     "another endpoint's signing Secret is not signed with": (
         replace(NEW, endpoint=REFERRING, secret=replace(THEIRS, fields={}, foreign=True)),
-        ["ApplyMetadata", *blocked("SecretConflict")],
+        blocked("SecretConflict"),
     ),
     "a wiped status comes back": (
         without_status(STEADY),
@@ -285,11 +286,12 @@ def test_an_endpoint_plan_carried_out_leaves_nothing_to_do(scene: EndpointScene)
 
 
 def test_what_is_made_for_an_endpoint_goes_with_it() -> None:
-    """The endpoint owns the Secret, nothing owns the endpoint, and the first action sets the finalizer."""
-    status, creation, *_ = NEW.plan().actions
-    assert isinstance(status, ApplyMetadata)
-    assert status.finalizers == (FINALIZER,)
-    assert status.owner_references == ()
+    """The endpoint owns the Secret, and nothing owns the endpoint, also when it gets its finalizer."""
+    creation, *_ = NEW.plan().actions
+    _, completion, *_ = replace(NEW.settled(), health=health(200)).plan().actions
+    assert isinstance(completion, ApplyMetadata)
+    assert completion.finalizers == (FINALIZER,)
+    assert completion.owner_references == ()
     assert isinstance(creation, CreateSecret)
     assert creation.secret.name == "orders-signing"
     assert creation.secret.fields == {"secret": OTHER_SECRET}

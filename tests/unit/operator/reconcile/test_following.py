@@ -6,6 +6,7 @@ import pytest
 from support.reconcile_stage import DELETED_AT, Stage
 from unit.operator.watch.test_cache import ORDERS, PROJECT, endpoint, secret
 
+from hookwright_crds.base import MADE_BY_API
 from hookwright_crds.resources import DeliveryCounts
 from hookwright_operator.leader.election import Leadership
 from hookwright_operator.reconcile.plan import FINALIZER
@@ -110,7 +111,7 @@ async def test_what_was_to_be_published_when_the_lead_was_lost_is_not_kept(stage
 async def test_a_leader_that_has_rivals_writes_only_over_what_it_knows() -> None:
     """A status or metadata that another client has written since is not overwritten, even after a pause."""
     stage = Stage(check_resource_version=True)
-    stage.cache.see("WebhookEndpoint", endpoint(7))
+    stage.sees(7, labels=MADE_BY_API)
     await stage.reconciler.reconcile(ORDERS)
     patches = [body for method, path, body in stage.server.asked if method == "PATCH" and "webhookendpoints" in path]
     versions = [int(body["metadata"]["resourceVersion"]) for body in patches]

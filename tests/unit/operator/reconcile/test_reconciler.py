@@ -4,10 +4,10 @@ import base64
 
 import pytest
 from support.reconcile_stage import Stage
-from unit.operator.watch.test_cache import ORDERS, PROJECT, project, secret
+from unit.operator.watch.test_cache import ORDERS, PROJECT, endpoint, project, secret
 
 from hookwright_crds.resources import WebhookEndpoint
-from hookwright_operator.reconcile.plan import CreateSecret, Plan
+from hookwright_operator.reconcile.plan import FINALIZER, CreateSecret, Plan
 from hookwright_operator.reconcile.reconciler import shortened, without_secrets
 from hookwright_operator.watch.objects import Secret
 from hookwright_runtime.errors import KubeError, KubeUnavailable, WriteRefused
@@ -42,11 +42,19 @@ async def test_what_the_answers_to_our_writes_show_is_looked_at_once_more(stage:
     """Another client may have changed the object at the same time, and the watch then shows nothing new."""
     stage.sees(1)
     stage.cache.see_secret(secret())
+    stage.server.endpoint = endpoint(900, url="https://other.example/", finalizers=[FINALIZER])
     assert await stage.reconciler.reconcile(ORDERS) == 0.0
-    file = len(stage.server.asked)
-    assert file > 0
     assert await stage.reconciler.reconcile(ORDERS) is None
-    assert len(stage.server.asked) == file
+    known = stage.registry.get("uid-orders")
+    assert known is not None
+    assert known.url == "https://other.example/"
+
+
+async def test_an_answer_that_shows_only_what_was_written_ends_it(stage: Stage) -> None:
+    """A new endpoint is planned once."""
+    stage.sees(1, finalizers=[])
+    assert await stage.reconciler.reconcile(ORDERS) is None
+    assert [method for method, _, _ in stage.server.asked] == ["POST", "PATCH"]
 
 
 async def test_an_answer_that_shows_nothing_new_ends_it(stage: Stage) -> None:
