@@ -3,6 +3,7 @@
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import (
@@ -108,6 +109,7 @@ def at_most(number: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+@lru_cache(1024)
 def parse_duration(text: str) -> timedelta:
     """Return the length of a duration such as ``30s``, ``1h`` or ``1h30m``.
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -30,7 +31,8 @@ _REMEMBERED_DEATHS: Final = 4096
 M = TypeVar("M")
 N = TypeVar("N")
 _REPEATED: Final = (Condition, DeliveryCounts, ProjectRef, Signing)
-_SINGLE: Final = (EventTypeSpec,)  # its free fields cannot be shared: 1 equals true, and a list has no hash
+# The free fields of an event type cannot be shared: 1 equals true, and a list has no hash.
+_SINGLE: Final = (bool, int, datetime, EventTypeSpec, type(None))
 _NO_NAMES: Final = set[str]()
 # These return the first of equal values. A tenant's map may have 128 KiB, and stays here when its object is gone.
 _shared_part, _shared_map = lru_cache(2048)(lambda part: part), lru_cache(128)(dict[str, str])

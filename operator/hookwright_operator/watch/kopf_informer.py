@@ -223,6 +223,7 @@ async def watch_cluster(
                         clusterwide=not namespaces,
                         namespaces=namespaces,
                         stop_flag=stop,
+                        memo=(),  # kopf keeps a copy for each object, and an empty tuple needs none
                         # Without an identity, kopf asks for the user name, and an unprivileged uid has no name.
                         identity="hookwright-operator",  # type: ignore[arg-type]
                     )
