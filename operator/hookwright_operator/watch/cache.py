@@ -47,7 +47,7 @@ class Cache:
     _event_types: dict[str, set[str]] = field(default_factory=dict)
     _changed_references: set[Key] = field(default_factory=set)
     _secrets: dict[Name, Secret] = field(default_factory=dict)
-    _authorities: dict[Name, tuple[str, str]] = field(default_factory=dict)
+    _config_maps: dict[Name, Secret] = field(default_factory=dict)
     _credential_users: dict[Name, set[Key]] = field(default_factory=dict)
     _unfit: dict[Key, str] = field(default_factory=dict)
     _unsupported_parts: dict[Key, Unsupported] = field(default_factory=dict)
@@ -104,36 +104,21 @@ class Cache:
         self._bury(meta)
         return key
 
-    def see_secret(self, body: Mapping[str, Any]) -> Secret | None:
-        """Store a Secret from a watch or an answer; return None if it is not new."""
+    def see_secret(self, body: Mapping[str, Any], *, is_config_map: bool = False) -> Secret | None:
+        """Store a Secret, or a ConfigMap in its form, from a watch or an answer; return None if it is not new."""
         if not self._newer(body["metadata"]):
             return None
-        secret = _secret(trimmed_secret(body))
-        self._secrets[secret.namespace, secret.name] = secret
+        secret = _secret(trimmed_secret(body), is_config_map=is_config_map)
+        (self._config_maps if is_config_map else self._secrets)[secret.namespace, secret.name] = secret
         return secret
 
-    def lose_secret(self, body: Mapping[str, Any]) -> Secret | None:
+    def lose_secret(self, body: Mapping[str, Any], *, is_config_map: bool = False) -> Secret | None:
         """Remove a Secret that was deleted or has lost the labels of the watch; return its last known state."""
         meta = ObjectMeta.model_validate(body["metadata"])
         self._bury(meta)
-        secret = self._secrets.get((meta.namespace, meta.name))
-        return self._secrets.pop((meta.namespace, meta.name)) if secret and secret.uid == meta.uid else None
-
-    def see_authorities(self, body: Mapping[str, Any]) -> bool:
-        """Store the certificates of a ConfigMap that its tenant offers; return whether they are new."""
-        meta = body["metadata"]
-        if not self._newer(meta):
-            return False
-        text = (trimmed_secret(body).get("data") or {}).get(AUTHORITIES_FIELD, "")
-        self._authorities[meta["namespace"], meta["name"]] = meta["uid"], text
-        return True
-
-    def lose_authorities(self, body: Mapping[str, Any]) -> bool:
-        """Remove a ConfigMap that was deleted or has lost its label."""
-        meta = ObjectMeta.model_validate(body["metadata"])
-        self._bury(meta)
-        name = meta.namespace, meta.name
-        return self._authorities.get(name, ("",))[0] == meta.uid and bool(self._authorities.pop(name))
+        secrets = self._config_maps if is_config_map else self._secrets
+        secret = secrets.get((meta.namespace, meta.name))
+        return secrets.pop((meta.namespace, meta.name)) if secret and secret.uid == meta.uid else None
 
     def knows(self, uid: str) -> bool:
         """Whether an object was ever shown, including deleted and invalid objects."""
@@ -204,8 +189,8 @@ class Cache:
     def authorities_of(self, endpoint: WebhookEndpoint) -> dict[str, str]:
         """Return the certificates of the ConfigMaps that it trusts by name, of those that exist; empty if too long."""
         references = endpoint.spec.tls.ca_certificate_refs if endpoint.spec.tls else ()
-        names = [(endpoint.metadata.namespace, reference.name) for reference in references]
-        return {name[1]: self._authorities[name][1] for name in names if name in self._authorities}
+        maps = [self._config_maps.get((endpoint.metadata.namespace, reference.name)) for reference in references]
+        return {config_map.name: config_map.fields[AUTHORITIES_FIELD] for config_map in maps if config_map is not None}
 
     def credential_users(self, name: Name) -> tuple[Key, ...]:
         """Return the endpoints that name a Secret or ConfigMap as a credential."""
@@ -227,11 +212,9 @@ class Cache:
 
         This includes objects that do not fit the contract: they exist, so their pending deliveries are not orphans.
         """
-        if kind is None:
-            yield from [(name, secret.uid) for name, secret in self._secrets.items()]
-            return
-        if kind == "ConfigMap":
-            yield from [(name, uid) for name, (uid, _) in self._authorities.items()]
+        if kind is None or kind == "ConfigMap":
+            secrets = self._secrets if kind is None else self._config_maps
+            yield from [(name, secret.uid) for name, secret in secrets.items()]
             return
         unfit = {uid: key for key, uid in self._unfit.items()}
         yield from [((key.namespace, key.name), uid) for uid, key in (self._keys | unfit).items() if key.kind == kind]
@@ -339,14 +322,16 @@ def _share(value: Any) -> Any:
     return _shared_part(value) if isinstance(value, _REPEATED) else value
 
 
-def _secret(body: Mapping[str, Any]) -> Secret:
+def _secret(body: Mapping[str, Any], *, is_config_map: bool) -> Secret:
     meta = _share(ObjectMeta.model_validate(body["metadata"]))
     made_by_us = meta.labels.get(MANAGED_BY) == MANAGER
     return Secret(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
-        fields=secret_fields(body),
+        fields={AUTHORITIES_FIELD: (body.get("data") or {}).get(AUTHORITIES_FIELD, "")}
+        if is_config_map
+        else secret_fields(body),
         owner_uid=meta.labels.get(OWNER_UID, "") if made_by_us else "",
         owner_references=meta.owner_references,
         labels=meta.labels,

@@ -39,7 +39,7 @@ class Changes:
         if change is None and self.synced.is_set():
             self.was_relisted = True
         if kind is None or kind == "ConfigMap":
-            (self._apply_secret if kind is None else self._apply_authorities)(change, body)
+            self._apply_secret(change, body, is_config_map=kind == "ConfigMap")
             return
         meta = body["metadata"]
         key = Key(kind, meta["namespace"], meta["name"])
@@ -61,21 +61,15 @@ class Changes:
             for dependent in self.cache.dependents(key):
                 self.queue.add(dependent)
 
-    def _apply_secret(self, change: str | None, body: Mapping[str, Any]) -> None:
-        """Store a Secret in the cache, and enqueue its owner and the endpoints that name it as a credential."""
-        secret = self.cache.lose_secret(body) if change == "DELETED" else self.cache.see_secret(body)
+    def _apply_secret(self, change: str | None, body: Mapping[str, Any], *, is_config_map: bool) -> None:
+        """Store a Secret or ConfigMap, and enqueue its owner and the endpoints that name it as a credential."""
+        store = self.cache.lose_secret if change == "DELETED" else self.cache.see_secret
+        secret = store(body, is_config_map=is_config_map)
         if secret is None or not self.complete:
             return
         owner = self.cache.owner_of(secret)
         users = self.cache.credential_users((secret.namespace, secret.name))
         for key in (*((owner,) if owner is not None else ()), *users):
-            self.queue.add(key)
-
-    def _apply_authorities(self, change: str | None, body: Mapping[str, Any]) -> None:
-        """Store the certificates of a ConfigMap in the cache, and enqueue the endpoints that trust them."""
-        meta = body["metadata"]
-        is_new = self.cache.lose_authorities(body) if change == "DELETED" else self.cache.see_authorities(body)
-        for key in self.cache.credential_users((meta["namespace"], meta["name"])) if is_new and self.complete else ():
             self.queue.add(key)
 
     async def reconcile_all(self) -> None:

@@ -363,12 +363,14 @@ def test_certificates_of_a_config_map_are_kept_for_the_endpoints_that_trust_it()
     assert isinstance(resource, WebhookEndpoint)
     for version, text, kept_text in ((1, "PEM", "PEM"), (2, "x" * 20_000, "")):
         config_map = {"metadata": meta("ca", version, labels={CREDENTIAL_LABEL: "true"}), "data": {"ca.crt": text}}
-        assert [cache.see_authorities(config_map), cache.see_authorities(config_map)] == [True, False]
+        assert cache.see_secret(config_map, is_config_map=True) is not None
+        assert cache.see_secret(config_map, is_config_map=True) is None
         assert cache.authorities_of(resource) == {"ca": kept_text}
     assert list(cache.names("ConfigMap")) == [(("acme", "ca"), "uid-ca")]
     assert cache.credential_users(("acme", "none")) == (ORDERS,)
-    assert not cache.lose_authorities({"metadata": {**meta("ca", 3), "uid": "uid-older"}})
-    assert cache.lose_authorities({"metadata": meta("ca", 3)})
+    assert cache.secret_at("acme", "ca") is None, "a Secret of this name is another object"
+    assert cache.lose_secret({"metadata": {**meta("ca", 3), "uid": "uid-older"}}, is_config_map=True) is None
+    assert cache.lose_secret({"metadata": meta("ca", 3)}, is_config_map=True) is not None
     assert cache.authorities_of(resource) == {}
 
 
