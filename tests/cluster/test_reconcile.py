@@ -116,6 +116,7 @@ def test_an_endpoint_whose_receiver_hangs_is_deleted_at_once(org: Organization) 
         org.with_endpoint(endpoint("slow", receiver.url, timeout="30s", maxInFlight=2))
         org.send(*(delivered(number) for number in range(6)))
         eventually(lambda: len(receiver.received) == 2, "attempts are under way")
+        eventually(lambda: org.status("hwep", "slow")["deliveries"]["pending"] == 6, "counts and finalizer")
         before = discarded(org)
         org.delete("hwep", "slow", seconds=5)
         assert discarded(org) - before >= 6
@@ -127,6 +128,7 @@ def test_deletion_does_not_hang_when_the_store_is_away(org: Organization) -> Non
     org.apply(manifest("Project", "billing"), endpoint("held", NOWHERE, suspend=True))
     org.wait_for("hwep", "held", "True Suspended")
     org.send(delivered(1), delivered(2))
+    eventually(lambda: org.status("hwep", "held")["deliveries"]["pending"] == 2, "counts and finalizer")
     before = discarded(org)
     with locked(org.operator):
         began = time.monotonic()

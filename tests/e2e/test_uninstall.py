@@ -17,7 +17,7 @@ def gone(bare: Installation) -> Organization:
     org.receive("orders", org.secret("orders-signing"), status=500)
     assert org.post({"type": "delivered", "messageId": "m-1"}).json["deliveries"] == 1
     eventually(lambda: org.received("orders")["good"] > 0, "a first attempt, which fails")
-    assert "hookwright.dev/deliveries" in org.kubectl("get", "hwep", "-o", FINALIZERS)
+    eventually(lambda: "hookwright.dev/deliveries" in org.kubectl("get", "hwep", "-o", FINALIZERS), "the finalizer")
     text = bare.uninstall()
     for name in (*CRDS, "hookwright-operator"):
         assert name in text.stdout + text.stderr, "helm says what it leaves"
