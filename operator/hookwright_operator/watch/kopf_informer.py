@@ -109,8 +109,7 @@ def own(change: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
     The cache keeps some strings of an object. Strings of a list would keep the whole list in memory: 11 KiB for each
     endpoint.
     """
-    copy: dict[str, Any] = json.loads(json.dumps(trimmed_secret(body))) if change is None else dict(body)
-    return copy
+    return json.loads(json.dumps(trimmed_secret(body))) if change is None else dict(body)
 
 
 class NoDiffBase(kopf.MultiDiffBaseStorage):
@@ -140,8 +139,9 @@ def register(
         resource = (GROUP, VERSION, plural(kind)) if kind in MODELS else ("v1", plural(kind))
 
         @kopf.on.event(*resource, registry=registry, id=f"{kind}-event", param=kind)
-        async def event(type: str | None, body: kopf.Body, param: WatchedKind = kind, **_: Any) -> None:  # noqa: A002 - kopf's name
-            loop.call_soon_threadsafe(changes.apply, param, type, own(type, body))
+        async def show(event: kopf.RawEvent, param: WatchedKind = kind, **_: Any) -> None:
+            change = event["type"]
+            loop.call_soon_threadsafe(changes.apply, param, change, own(change, event["object"]))
 
     @kopf.on.login(registry=registry)
     async def login(**arguments: Any) -> kopf.AiohttpSession | None:
