@@ -6,6 +6,7 @@ So a page that exceeds its bytes is dropped and requested again with fewer objec
 """
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ PAGE_BYTES: Final = 4 * 1024 * 1024
 MOST_OBJECTS: Final = 500
 _SMALL_LINE: Final = 16 * 1024
 """A watch event up to this many bytes is not trimmed on arrival; the cache keeps only a part of it anyway."""
-
+# The quotes of this pattern are escaped within a text of JSON.
+_VERSION: Final = re.compile(rb'"resourceVersion":"([0-9]+)"')
+_BOOKMARK: Final = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%s"}}}\n'
 
 Trim = Callable[[Mapping[str, Any]], dict[str, Any]]
 """A function that returns the kept part of an object."""
@@ -37,8 +40,10 @@ class Page(aiohttp.ClientResponse):
 class Pager:
     """A middleware of one session that remembers how many objects fit into a page."""
 
-    def __init__(self, page_bytes: int = PAGE_BYTES, *, trim: Trim = trimmed_secret) -> None:
-        self._page_bytes, self._trim = page_bytes, trim
+    def __init__(
+        self, page_bytes: int = PAGE_BYTES, *, trim: Trim = trimmed_secret, known: set[str] | None = None
+    ) -> None:
+        self._page_bytes, self._trim, self._known = page_bytes, trim, set[str]() if known is None else known
         self._fitting: dict[str, int] = {}
 
     async def __call__(
@@ -50,7 +55,7 @@ class Pager:
             return await handler(request)
         if "watch" in query:
             answer = await handler(request)
-            answer.content = _Lines(answer.content, self._trim)  # type: ignore[assignment]
+            answer.content = _Lines(answer.content, self._trim, self._known)  # type: ignore[assignment]
             return answer
         return await self._page(request, handler, int(query["limit"] or MOST_OBJECTS))
 
@@ -78,10 +83,10 @@ class Pager:
 
 
 class _Lines:
-    """The content of a watch, one line per chunk, with large lines trimmed."""
+    """The content of a watch, one line per chunk, with large lines trimmed, and bookmarks for known versions."""
 
-    def __init__(self, content: aiohttp.StreamReader, trim: Trim) -> None:
-        self._content, self._trim = content, trim
+    def __init__(self, content: aiohttp.StreamReader, trim: Trim, known: set[str]) -> None:
+        self._content, self._trim, self._known = content, trim, known
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._content, name)
@@ -93,10 +98,18 @@ class _Lines:
             for part in chunk.splitlines(keepends=True):
                 line += part
                 if part.endswith(b"\n"):
-                    yield _trimmed_line(bytes(line), self._trim)
+                    yield self._bookmark_of(line) or _trimmed_line(bytes(line), self._trim)
                     line = bytearray()
         if line:
             yield bytes(line)
+
+    def _bookmark_of(self, line: bytearray) -> bytes | None:
+        """Return a bookmark for an event of a known version, which is known only once; None for other events."""
+        version = _VERSION.search(line) if self._known else None
+        if version is None or version[1].decode() not in self._known:
+            return None
+        self._known.discard(version[1].decode())
+        return _BOOKMARK % version[1]
 
 
 def _trimmed_line(line: bytes, trim: Trim) -> bytes:

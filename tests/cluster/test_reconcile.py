@@ -116,10 +116,9 @@ def test_an_endpoint_whose_receiver_hangs_is_deleted_at_once(org: Organization) 
         org.with_endpoint(endpoint("slow", receiver.url, timeout="30s", maxInFlight=2))
         org.send(*(delivered(number) for number in range(6)))
         eventually(lambda: len(receiver.received) == 2, "attempts are under way")
-        eventually(lambda: org.status("hwep", "slow")["deliveries"]["pending"] == 6, "counts and finalizer")
         before = discarded(org)
         org.delete("hwep", "slow", seconds=5)
-        assert discarded(org) - before >= 6
+        eventually(lambda: discarded(org) - before >= 6, "the deliveries are discarded, also without a finalizer")
         assert len(receiver.received) == 2
 
 

@@ -163,7 +163,10 @@ class Applier:
                 await self.kube.delete(secrets_path(namespace, name), uid=uid)
                 return False
         known = replace(secret, uid=answer["metadata"]["uid"], resource_version=answer["metadata"]["resourceVersion"])
-        return self.cache.see_secret(answer) not in (None, known)
+        answered = self.cache.see_secret(answer)
+        if answered is not None:
+            self.cache.answered.add(answered.resource_version)
+        return answered not in (None, known)
 
     async def _create_secret(self, secret: Secret) -> Object:
         try:
@@ -179,7 +182,10 @@ class Applier:
         if before is not None and self.check_resource_version:
             # The API server refuses a write that a paused replica began if its successor has written since.
             body["metadata"]["resourceVersion"] = before.metadata.resource_version
-        is_new = self.cache.see(key.kind, await self.kube.apply(path, body)) is not None
+        answer = await self.kube.apply(path, body)
+        is_new = self.cache.see(key.kind, answer) is not None
+        if is_new:
+            self.cache.answered.add(answer["metadata"]["resourceVersion"])
         return is_new and _parts_of_others(before) != _parts_of_others(self.cache.resource(key))
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:

@@ -40,8 +40,13 @@ _shared_part, _shared_map = lru_cache(2048)(lambda part: part), lru_cache(128)(d
 
 @dataclass(slots=True)
 class Cache:
-    """Projects, keys, endpoints, event types and labelled Secrets by name."""
+    """Projects, keys, endpoints, event types and labelled Secrets by name.
 
+    Attributes:
+        answered: versions of the operator's own writes that the cache has from the answers, and no watch has shown yet.
+    """
+
+    answered: set[str] = field(default_factory=set)
     _resources: dict[Key, Resource] = field(default_factory=dict)
     _dependents: dict[Key, set[Key]] = field(default_factory=dict)
     _event_types: dict[str, set[str]] = field(default_factory=dict)
@@ -261,6 +266,7 @@ class Cache:
     def _newer(self, metadata: Mapping[str, Any]) -> bool:
         uid, version = metadata["uid"], int(metadata["resourceVersion"])
         if self._versions.get(uid, -1) >= version or self._dead.get(uid, -1) > version:
+            self.answered.discard(metadata["resourceVersion"])
             return False
         self._versions[uid] = version
         return True

@@ -73,8 +73,8 @@ class WatchFreshness:
         """Whether every watch was answered at least once."""
         return not self._silent_resources
 
-    def session(self, info: kopf.ConnectionInfo) -> kopf.AiohttpSession:
-        """Return a session for kopf with these credentials that reports its watches; kopf closes it."""
+    def session(self, info: kopf.ConnectionInfo, known: set[str] | None = None) -> kopf.AiohttpSession:
+        """Return a session for kopf with these credentials that reports its watches; kopf sees no ``known`` version."""
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(self._answered)
         session = aiohttp.ClientSession(
@@ -82,7 +82,7 @@ class WatchFreshness:
             headers=info.as_http_headers(),
             proxy=info.proxy_url,
             trace_configs=[trace],
-            middlewares=[Pager()],
+            middlewares=[Pager(known=known)],
             response_class=Page,
         )
         return TracedSession(
@@ -140,13 +140,12 @@ def register(
 
         @kopf.on.event(*resource, registry=registry, id=f"{kind}-event", param=kind)
         async def show(event: kopf.RawEvent, param: WatchedKind = kind, **_: Any) -> None:
-            change = event["type"]
-            loop.call_soon_threadsafe(changes.apply, param, change, own(change, event["object"]))
+            loop.call_soon_threadsafe(changes.apply, param, event["type"], own(event["type"], event["object"]))
 
     @kopf.on.login(registry=registry)
     async def login(**arguments: Any) -> kopf.AiohttpSession | None:
         connection = kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
-        return freshness.session(connection) if connection else None
+        return freshness.session(connection, changes.cache.answered) if connection else None
 
     return registry
 

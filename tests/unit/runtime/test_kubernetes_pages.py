@@ -13,6 +13,7 @@ from hookwright_runtime.kubernetes_pages import Page, Pager
 
 OBJECTS = 40
 PAGE_BYTES = 20_000
+VERSIONS = set[str]()
 
 
 class Server:
@@ -28,7 +29,8 @@ class Server:
             stream = web.StreamResponse()
             await stream.prepare(request)
             for number in range(OBJECTS):
-                await stream.write(json.dumps({"type": "ADDED", "object": self.item(number)}).encode() + b"\n")
+                event = {"type": "ADDED", "object": self.item(number)}
+                await stream.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
             return stream
         self.limits.append(int(request.query["limit"]))
         first = int(request.query.get("continue") or 0)
@@ -54,9 +56,10 @@ async def session(server: Server) -> AsyncIterator[aiohttp.ClientSession]:
     """Yield a session to the server, as the operator and kopf use it."""
     app = web.Application()
     app.router.add_get("/secrets", server.answer)
+    pager = Pager(PAGE_BYTES, known=VERSIONS)
     async with (
         TestServer(app) as running,
-        aiohttp.ClientSession(running.make_url("/"), middlewares=[Pager(PAGE_BYTES)], response_class=Page) as client,
+        aiohttp.ClientSession(running.make_url("/"), middlewares=[pager], response_class=Page) as client,
     ):
         yield client
 
@@ -122,3 +125,13 @@ async def test_large_events_of_a_watch_are_trimmed_on_arrival(session: aiohttp.C
         events = [json.loads(line) for line in lines]
         assert [event["object"]["metadata"]["name"] for event in events] == [f"s{number}" for number in range(OBJECTS)]
         assert all(event["object"]["data"].keys() == value for event in events)
+
+
+async def test_an_event_of_a_known_version_is_a_bookmark(session: aiohttp.ClientSession) -> None:
+    """The watch continues after it, and a version is known only once."""
+    VERSIONS.update({"7", "1000"})
+    async with session.get("/secrets", params={"watch": "true"}) as answer:
+        events = [json.loads(line) async for line in answer.content.iter_chunked(1000)]
+    assert [event["type"] for event in events] == [*["ADDED"] * 7, "BOOKMARK", *["ADDED"] * (OBJECTS - 8)]
+    assert events[7]["object"] == {"metadata": {"resourceVersion": "7"}}
+    assert VERSIONS.pop() == "1000"

@@ -77,7 +77,9 @@ def test_what_is_known_already_is_no_news() -> None:
     """The answer to a write and the watch show the same version, so it is reconciled once only."""
     cache = Cache()
     assert cache.see("WebhookEndpoint", endpoint(7)) == ORDERS
+    cache.answered.add("7")
     assert cache.see("WebhookEndpoint", endpoint(7)) is None
+    assert cache.answered == set(), "its event has come, although it was already on the way when the answer came"
     assert cache.see_secret(secret(8)) is not None
     assert cache.see_secret(secret(8)) is None
 
