@@ -28,6 +28,7 @@ import kopf  # noqa: E402 - it would load the package kubernetes, which only the
 if sys.modules["kubernetes"] is None:
     del sys.modules["kubernetes"]
 
+_JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 _CONNECT_SECONDS: Final = 3.0
@@ -127,12 +128,12 @@ class KubernetesClient:
         """Return the object at a path."""
         return await self._request("GET", path, params=params)
 
-    async def pages(self, path: str, **params: str) -> AsyncGenerator[Object]:
+    async def pages(self, path: str, *, accept: str = _JSON, **params: str) -> AsyncGenerator[Object]:
         """Yield the pages of a list; a page has at most `MOST_OBJECTS`, and at most `PAGE_BYTES` or one object."""
         query = {**params, "limit": str(MOST_OBJECTS)}
         timeout = aiohttp.ClientTimeout(connect=_CONNECT_SECONDS, sock_read=self._session.timeout.total)
         while query.get("continue") != "":
-            page = await self._request("GET", path, params=query, timeout=timeout)
+            page = await self._request("GET", path, params=query, timeout=timeout, accept=accept)
             yield page
             query["continue"] = page["metadata"].get("continue", "")
 
@@ -237,10 +238,10 @@ class KubernetesClient:
 
     @asynccontextmanager
     async def _open(
-        self, method: str, path: str, *, media: str = "application/json", **options: Any
+        self, method: str, path: str, *, media: str = _JSON, accept: str = _JSON, **options: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request; inside the context, read the answer, which is no refusal."""
-        headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": "application/json"}
+        headers = {**self._info.as_http_headers(), "Content-Type": media, "Accept": accept}
         url = f"{self._info.server.rstrip('/')}{path}"
         async with self._session.request(
             method, url, headers=headers, ssl=self._ssl, proxy=self._info.proxy_url, allow_redirects=False, **options

@@ -104,6 +104,8 @@ MARKS: Final[Mapping[str, Mark]] = {
     "hang.all.p99": _most(15),
     "hang.one.p99": _most(15),
     "memory.idle": _most(180),
+    "memory.many": _most(140),
+    "memory.cpu": _most(4),
     "api.rate": _least(1000),
     "postgres.slow.limited.factor": _least(1.6),
     "postgres.1.1.factor": _least(0.95),

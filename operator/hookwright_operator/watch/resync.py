@@ -21,8 +21,9 @@ from hookwright_runtime.kubernetes import KubernetesClient
 log = structlog.get_logger(__name__)
 
 _PAUSE: Final = 2.0
-_LOOK_SECONDS: Final = 0.05
-_LOOKS: Final = 100
+_LOOK_SECONDS: Final = 0.1
+_LOOKS: Final = 50
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 async def uids_of(kube: KubernetesClient, kind: WatchedKind, namespaces: Collection[str]) -> set[str]:
@@ -41,7 +42,7 @@ async def uids_of(kube: KubernetesClient, kind: WatchedKind, namespaces: Collect
     for namespace in namespaces or (None,):
         path = object_path(plural(kind), namespace) if kind in MODELS else core_path(plural(kind), namespace)
         for query in [{"labelSelector": selector} for selector in selectors] or [{}]:
-            async for page in kube.pages(path, **query):
+            async for page in kube.pages(path, accept=_METADATA, **query):
                 uids.update(body["metadata"]["uid"] for body in page["items"])
     return uids
 
