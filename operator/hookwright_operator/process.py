@@ -209,10 +209,10 @@ class Operator:
         )  # fmt: skip
 
     def _create_leader(self) -> None:
-        settings, namespaces = self._settings, self._settings.watch_namespaces
+        settings = self._settings
         self._housekeeping = Housekeeping(
             self._kube, self._store, self._registry, self._changes, self._status_reporter, now_ms,
-            int(settings.orphan_grace * _HOUR_MS), namespaces,
+            int(settings.orphan_grace * _HOUR_MS), settings.watch_namespaces,
         )  # fmt: skip
         session_keys = SessionKeys(
             self._writing, self._changes, settings.users_namespace,
@@ -225,11 +225,10 @@ class Operator:
             "sessions": session_keys.run,
             "retention": prune,
             "gauges": self._housekeeping.measure,
+            "orphans": self._housekeeping.watch_orphans,
         }
         if self._store.is_shared:
             loops["takeover"] = self._housekeeping.repair
-        if not namespaces:
-            loops["orphans"] = self._housekeeping.watch_orphans
         election = None
         if self._store.is_shared and "reconcile" in settings.roles:
             identity = f"{settings.instance or 'operator'}/{secrets.token_hex(8)}"

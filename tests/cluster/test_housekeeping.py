@@ -1,7 +1,7 @@
 """Orphans: the pending deliveries of an endpoint that the cluster does not have are discarded after a grace time."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,14 +35,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def leading(cluster: Cluster, url: str, clock: Clock) -> AsyncIterator[Housekeeping]:
+async def leading(
+    cluster: Cluster, url: str, clock: Clock, namespaces: Collection[str] = ()
+) -> AsyncIterator[Housekeeping]:
     """Yield a leader that has just started, with the default grace time, and whose watches have shown nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", str(cluster.kubeconfig))
         kube, registry = await KubernetesClient.connect("hookwright-operator"), Registry()
     store = await Store.open(url, instance="test", lease_ms=LEASE_MS, clock=clock)
     health = StatusReporter(store, registry, lambda *_: None, interval=30, clock=lambda: 0.0)
-    yield Housekeeping(kube, store, registry, Changes(Cache(), WorkQueue()), health, clock, orphan_grace_ms=DAY_MS)
+    yield Housekeeping(kube, store, registry, Changes(Cache(), WorkQueue()), health, clock, DAY_MS, namespaces)
     await store.close()
     await kube.close()
 
@@ -65,6 +67,26 @@ async def test_an_orphan_waits_for_its_grace_time_across_restarts(shared_cluster
         await duties.discard_orphans()
         assert await state_of(duties.store, orphan) is State.DISCARDED
         assert await duties.store.orphans.since() == {}
+
+
+async def test_with_chosen_namespaces_their_orphans_are_discarded_and_others_kept(
+    shared_cluster: Cluster, url: str
+) -> None:
+    """An endpoint of a namespace that is not served is unknown, but not missing."""
+    clock = Clock()
+    async with leading(shared_cluster, url, clock, ["other"]) as duties:
+        orphan = (await accept_one(duties.store, uid="gone")).id
+        await duties.take_over()
+        assert await duties.store.orphans.since() == {}
+        await duties.store.orphans.record(new=["gone"], former=(), now_ms=clock.now - DAY_MS)
+        await duties.take_over()
+        assert await state_of(duties.store, orphan) is State.PENDING
+    async with leading(shared_cluster, url, clock, ["acme"]) as duties:
+        await duties.take_over()
+        assert await duties.store.orphans.since() == {"gone": clock.now}
+        clock.now += DAY_MS
+        await duties.take_over()
+        assert await state_of(duties.store, orphan) is State.DISCARDED
 
 
 async def test_an_endpoint_that_only_the_api_server_knows_is_no_orphan(

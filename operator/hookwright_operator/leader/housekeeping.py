@@ -57,8 +57,7 @@ class Housekeeping:
         """Reconcile every object, and repair what the previous leader missed."""
         await self.changes.reconcile_all()
         await self.publish_lost_counts()
-        if not self.namespaces:
-            await self.discard_orphans()
+        await self.discard_orphans()
 
     async def repair(self) -> None:
         """Take over from the previous leader, and publish lost counts repeatedly, until cancelled."""
@@ -83,7 +82,7 @@ class Housekeeping:
     async def discard_orphans(self) -> None:
         """Discard pending deliveries of endpoints that have been missing in the cluster for the whole grace time.
 
-        Call it only if every namespace is served: endpoints of other namespaces are unknown, but not missing.
+        Endpoints of namespaces that are not served are unknown, but not missing.
 
         Raises:
             KubeError: the API server does not list the endpoints.
@@ -94,7 +93,7 @@ class Housekeeping:
         if plan.new or plan.expired:
             # Another replica may have seen a new endpoint, and accepted events for it, before this replica's watch
             # shows it.
-            missing -= await uids_of(self.kube, "WebhookEndpoint", ())
+            missing -= await uids_of(self.kube, "WebhookEndpoint", self.namespaces)
             plan = plan_orphans(missing, since, now_ms=now, grace_ms=self.orphan_grace_ms)
         await self.store.orphans.record(new=plan.new, former=plan.former, now_ms=now)
         for uid in plan.new - plan.expired:
@@ -118,7 +117,13 @@ class Housekeeping:
         """Return the endpoints that have pending deliveries or a running replay, and that no watch has shown."""
         replaying = {job.endpoint_uid for job in await self.store.running_replays()}
         uids = await self.store.read(read.pending_uids)
-        return set(uids | replaying) - gauges.existing(self.registry, self.changes.cache)
+        missing = set(uids | replaying) - gauges.existing(self.registry, self.changes.cache)
+        if not self.namespaces:
+            return missing
+        namespaces: dict[str, str | None] = {}
+        for group in gauges.groups(missing):
+            namespaces |= await self.store.read(read.namespaces_of, group)
+        return {uid for uid in missing if namespaces[uid] in self.namespaces}
 
     async def prune(self, *, retain_delivered: float, retain_failed: float) -> None:
         """Remove deliveries after their retention time in days, and old statistics, repeatedly, until cancelled."""

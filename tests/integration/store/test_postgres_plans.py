@@ -200,6 +200,7 @@ PLANS: dict[str, tuple[ClauseElement, dict[str, object], str]] = {
     "prune unsent events": (prune.DROP_UNSENT, {"before": "msg_0005", "count": 100}, "events_without_deliveries"),
     "next due of endpoints": (read.NEXT_DUE_OF, {"rows": TWO, **ME}, "counters_pkey"),
     "pending of endpoints": (read.PENDING_OF, {"rows": TWO}, "counters_pkey"),
+    "namespaces of endpoints": (read.NAMESPACES_OF, {"rows": TWO}, "deliveries_to_claim"),
     "counts of endpoints": (read.SUMS_OF, {"rows": TWO}, "counters_pkey"),
     "next deleted endpoints": (prune.NEXT_GONE, {"after": "uid-7", "count": 500}, "gone_endpoints_pkey"),
     "forget": (prune.FORGETTABLE, {"rows": TWO}, "deliveries_log"),

@@ -66,6 +66,14 @@ _of_uids = counters.c.endpoint_uid.in_(select(_uids.c.uid))
 NEXT_DUE_OF = _next_due(BUSY.where(_of_uids).subquery("busy"))
 PENDING_OF = select(cast(pending, BigInteger)).where(_of_uids)
 SUMS_OF = SUMS.where(_of_uids)
+NAMESPACES_OF = select(
+    _uids.c.uid,
+    select(events.c.namespace)
+    .join(deliveries, deliveries.c.event_id == events.c.id)
+    .where(deliveries.c.endpoint_uid == _uids.c.uid, is_pending)
+    .limit(1)
+    .scalar_subquery(),
+)
 
 head = func.substr(events.c.body, 1, HEAD_BYTES, type_=LargeBinary)
 _records = select(
@@ -132,6 +140,11 @@ def pending_of(connection: Connection, uids: Sequence[str]) -> int:
 def pending_uids(connection: Connection) -> frozenset[str]:
     """Return the endpoints that have pending deliveries."""
     return frozenset(connection.scalars(BUSY))
+
+
+def namespaces_of(connection: Connection, uids: Sequence[str]) -> dict[str, str | None]:
+    """Return by endpoint uid the namespace of its pending deliveries, None without any."""
+    return {row[0]: row[1] for row in connection.execute(NAMESPACES_OF, {"rows": packed_column(uids)})}
 
 
 def next_due(connection: Connection, uids: Sequence[str] | None, *, owner: str, now: int) -> dict[str, int]:
