@@ -105,11 +105,12 @@ class _Lines:
 
     def _bookmark_of(self, line: bytearray) -> bytes | None:
         """Return a bookmark for an event of a known version, which is known only once; None for other events."""
-        version = _VERSION.search(line) if self._known else None
-        if version is None or version[1].decode() not in self._known:
+        versions: list[bytes] = _VERSION.findall(line) if self._known else []
+        # A tenant can give an annotation or a header this name, too.
+        if len(versions) != 1 or versions[0].decode() not in self._known:
             return None
-        self._known.discard(version[1].decode())
-        return _BOOKMARK % version[1]
+        self._known.discard(versions[0].decode())
+        return _BOOKMARK % versions[0]
 
 
 def _trimmed_line(line: bytes, trim: Trim) -> bytes:

@@ -164,8 +164,8 @@ class Applier:
                 return False
         known = replace(secret, uid=answer["metadata"]["uid"], resource_version=answer["metadata"]["resourceVersion"])
         answered = self.cache.see_secret(answer)
-        if answered is not None:
-            self.cache.answered.add(answered.resource_version)
+        if answered == known:
+            self.cache.answered.add(known.resource_version)
         return answered not in (None, known)
 
     async def _create_secret(self, secret: Secret) -> Object:
@@ -184,9 +184,11 @@ class Applier:
             body["metadata"]["resourceVersion"] = before.metadata.resource_version
         answer = await self.kube.apply(path, body)
         is_new = self.cache.see(key.kind, answer) is not None
-        if is_new:
+        news = is_new and _parts_of_others(before) != _parts_of_others(self.cache.resource(key))
+        if is_new and not news:
+            # The watch event of news is needed: the answer may be another client's write, on which others depend.
             self.cache.answered.add(answer["metadata"]["resourceVersion"])
-        return is_new and _parts_of_others(before) != _parts_of_others(self.cache.resource(key))
+        return news
 
     async def _remove_finalizer(self, action: RemoveFinalizer) -> None:
         path, remaining, version = action.key.path, action.remaining, action.resource_version

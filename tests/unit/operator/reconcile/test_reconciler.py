@@ -44,6 +44,7 @@ async def test_what_the_answers_to_our_writes_show_is_looked_at_once_more(stage:
     stage.cache.see_secret(secret())
     stage.server.endpoint = endpoint(900, url="https://other.example/", finalizers=[FINALIZER])
     assert await stage.reconciler.reconcile(ORDERS) == 0.0
+    assert stage.cache.answered == set(), "the watch event may concern what the endpoint names"
     assert await stage.reconciler.reconcile(ORDERS) is None
     assert [entry.url for entry in stage.registry] == ["https://other.example/"]
 
