@@ -17,10 +17,10 @@ from pydantic import BaseModel
 from hookwright_crds import GROUP
 from hookwright_crds.base import LATEST, MANAGED_BY, MANAGER, ObjectMeta, ProjectRef
 from hookwright_crds.conditions import Condition
-from hookwright_crds.event_type_fields import EventTypeSpec
 from hookwright_crds.events import is_own_type
 from hookwright_crds.reading import UNDERSTOOD, Unsupported, read
-from hookwright_crds.resources import ApiKey, DeliveryCounts, EventType, Kind, Resource, Signing, WebhookEndpoint
+from hookwright_crds.resources import ApiKey, DeliveryCounts, EventType, Kind, Resource, WebhookEndpoint
+from hookwright_crds.signing_fields import Signing
 from hookwright_crds.trimming import AUTHORITIES_FIELD, secret_fields, trimmed, trimmed_secret
 from hookwright_operator.watch.objects import MODELS, OWNER_UID, Key, Parent, Secret, WatchedKind, key_of
 
@@ -31,8 +31,7 @@ _REMEMBERED_DEATHS: Final = 4096
 M = TypeVar("M")
 N = TypeVar("N")
 _REPEATED: Final = (Condition, DeliveryCounts, ProjectRef, Signing)
-# The free fields of an event type cannot be shared: 1 equals true, and a list has no hash.
-_SINGLE: Final = (bool, int, datetime, EventTypeSpec, type(None))
+_SINGLE: Final = (bool, int, datetime, type(None))
 _NO_NAMES: Final = set[str]()
 # These return the first of equal values. A tenant's map may have 128 KiB, and stays here when its object is gone.
 _shared_part, _shared_map = lru_cache(2048)(lambda part: part), lru_cache(128)(dict[str, str])
