@@ -139,9 +139,9 @@ class GatedSharing(ShardSharing):
 
     gate: Gate
 
-    async def balance(self) -> ShardOwnership:
+    async def balance(self, *, after_lapse: bool = False) -> ShardOwnership:
         """Take shards."""
-        return await self.gate.through(super().balance())
+        return await self.gate.through(super().balance(after_lapse=after_lapse))
 
     async def free(self, numbers: Iterable[int]) -> None:
         """Free shards."""

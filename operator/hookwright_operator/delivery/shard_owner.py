@@ -32,6 +32,7 @@ class ShardOwner:
     def __init__(self, sharing: ShardSharing, dispatcher: Dispatcher, *, tick: float = TICK) -> None:
         self._sharing, self._dispatcher, self._tick = sharing, dispatcher, tick
         self._leaving: frozenset[int] = frozenset()
+        self._lapses = -1
         self._wake = dispatcher.owned_shards.to_check
 
     def look_soon(self) -> None:
@@ -76,11 +77,12 @@ class ShardOwner:
             StoreError: the store failed; the shards stay as they are while the claim lease is valid.
         """
         lapses = self._dispatcher.queues.lapses
-        ownership = await self._sharing.balance()
+        ownership = await self._sharing.balance(after_lapse=lapses != self._lapses)
         if lapses != self._dispatcher.queues.lapses:
             # The answer may be older than the expiry of the claim lease, and other replicas may own these shards now.
             self.look_soon()
             return True
+        self._lapses = lapses
         self._leaving = self._chosen(ownership)
         self._dispatcher.set_owned_shards(ownership.shards - self._leaving)
         quiet = [shard for shard in self._leaving if not self._dispatcher.owned_shards.under_way(shard)]

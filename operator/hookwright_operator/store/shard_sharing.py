@@ -97,11 +97,16 @@ class ShardSharing:
     transactions: Transactions
     member: Replica
 
-    async def balance(self) -> ShardOwnership:
-        """Take free shards up to this replica's share, and return its shards afterwards."""
+    async def balance(self, *, after_lapse: bool = False) -> ShardOwnership:
+        """Take free shards up to this replica's share, and return its shards afterwards.
+
+        Args:
+            after_lapse: whether the claim lease had expired since the last answer. A replica that saw it expired may be
+                taking the shards, so this call waits for it.
+        """
         # Most of the time there is nothing to take, and a read locks nothing.
         ownership, numbers = await self.transactions.read("balance", self._look)
-        return await self.transactions.write("balance", self._take) if numbers else ownership
+        return await self.transactions.write("balance", self._take) if numbers or after_lapse else ownership
 
     def _look(self, connection: Connection) -> tuple[ShardOwnership, list[int]]:
         now = self.transactions.clock() - CLOCKS_DIFFER_MS

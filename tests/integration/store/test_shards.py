@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from support.store_factories import LEASE_MS, Clock, accept_one, claimed_ids, le
 from hookwright_operator.store.shard_sharing import (
     CLOCKS_DIFFER_MS,
     SHARDS,
+    SHARING,
     ShardOwnership,
     missing,
     shard_of,
@@ -194,3 +196,23 @@ async def test_others_hear_when_there_are_shards_to_take_or_to_let_go(postgres_u
     assert uids == []
     await store.close()
     await second.close()
+
+
+async def test_after_a_lapse_the_answer_waits_for_a_replica_that_takes_shards(postgres_url: str, clock: Clock) -> None:
+    """The other one has seen the claim lease expired; without the wait, both would send to the same endpoints."""
+    store = await opened(postgres_url, clock)
+    await store.sharing.balance()
+    neighbour = await neighbour_of(store, postgres_url, clock)
+    other = await asyncpg.connect(postgres_url)
+    await other.execute("SELECT pg_advisory_lock($1)", SHARING)
+    assert (await store.sharing.balance()).shards == ALL
+
+    balancing = asyncio.ensure_future(store.sharing.balance(after_lapse=True))
+    await asyncio.wait([balancing], timeout=0.2)
+    assert not balancing.done()
+    await other.execute("UPDATE shards SET owner = $1", neighbour.instance)
+    await other.close()
+
+    assert (await balancing).shards == frozenset()
+    await left(neighbour)
+    await store.close()
