@@ -3,14 +3,14 @@
 from typing import Any, Final
 
 from hookwright_crds import API_VERSION
-from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, MADE_BY_API
+from hookwright_crds.base import CREDENTIAL_LABEL, HOSTS_ANNOTATION, MADE_BY_API, core_path
 from hookwright_crds.documents.credential_bodies import CONFIG_MAP, CredentialObject, CredentialsChange, is_secret_name
 from hookwright_runtime.errors import KubeError, KubeUnavailable
 from hookwright_runtime.kubernetes import KubernetesClient, Object
 from hookwright_runtime.problems import Code, ProblemError, unavailable
 
 _LABELS: Final = {**MADE_BY_API, CREDENTIAL_LABEL: "true"}
-_PATHS: Final = {"Secret": "secrets", CONFIG_MAP: "configmaps"}
+_PLURALS: Final = {"Secret": "secrets", CONFIG_MAP: "configmaps"}
 
 
 class CredentialSecrets:
@@ -35,8 +35,8 @@ class CredentialSecrets:
             for name, credential in change.created.items():
                 await self._create(_manifest(namespace, name, endpoint, change.uid, credential))
             for name in change.removed:
-                for kind in _PATHS:
-                    await self._remove(_path(kind, namespace, name), change.uid)
+                for plural in _PLURALS.values():
+                    await self._remove(core_path(plural, namespace, name), change.uid)
         except KubeError as error:
             # No text of the API server is passed on: an admission webhook may repeat the Secret.
             if error.status == 403 and "exceeded quota" in error.explanation:
@@ -47,15 +47,16 @@ class CredentialSecrets:
             raise unavailable("the API server does not accept the Secrets now") from None
 
     async def _create(self, manifest: Object) -> None:
-        kind, meta = manifest["kind"], manifest["metadata"]
+        meta = manifest["metadata"]
+        plural = _PLURALS[manifest["kind"]]
         try:
-            await self._kube.post(_path(kind, meta["namespace"]), manifest)
+            await self._kube.post(core_path(plural, meta["namespace"]), manifest)
         except KubeError as error:
             if error.reason != "AlreadyExists":
                 raise
-            secret = await self._kube.get(_path(kind, meta["namespace"], meta["name"]))
+            secret = await self._kube.get(core_path(plural, meta["namespace"], meta["name"]))
             if not _is_owned(secret, meta["ownerReferences"][0]["uid"]):
-                detail = f'{kind} "{meta["name"]}" exists, and is not one of this webhook; delete it'
+                detail = f'{manifest["kind"]} "{meta["name"]}" exists, and is not one of this webhook; delete it'
                 raise ProblemError(409, detail) from None
 
     async def _remove(self, path: str, uid: str) -> None:
@@ -67,10 +68,6 @@ class CredentialSecrets:
             raise
         if _is_owned(secret, uid):
             await self._kube.delete(path, uid=secret["metadata"]["uid"])
-
-
-def _path(kind: str, namespace: str, name: str = "") -> str:
-    return f"/api/v1/namespaces/{namespace}/{_PATHS[kind]}/{name}".rstrip("/")
 
 
 def _is_owned(secret: Object, uid: str) -> bool:
