@@ -222,9 +222,18 @@ def delivered_type(name: str) -> str:
         UnknownEventTypeError: no event type has this form.
     """
     bare_name = name if is_operational(name) else name.removeprefix(CLOUDEVENT_PREFIX)
-    if len(bare_name) > MAX_TYPE_LENGTH or not re.fullmatch(TYPE_PATTERN, bare_name):
+    if not _has_form(bare_name, TYPE_PATTERN):
         raise UnknownEventTypeError(name, built_in=ALL_TYPES)
     return bare_name
+
+
+def is_subscription(name: object) -> bool:
+    """Return whether a value has the form of an entry of ``spec.events``; the type need not exist."""
+    return isinstance(name, str) and _has_form(name, SUBSCRIPTION_PATTERN)
+
+
+def _has_form(name: str, pattern: str) -> bool:
+    return len(name) <= MAX_TYPE_LENGTH and re.fullmatch(pattern, name) is not None
 
 
 def is_own_type(name: str) -> bool:

@@ -11,7 +11,6 @@ The operator writes the status itself and replaces it, so unknown parts of a sta
 """
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pydantic import ValidationError
 
 from hookwright_crds.base import ProjectRef, ServerModel
 from hookwright_crds.event_type_fields import EventTypeSpec
-from hookwright_crds.events import EVENT_TYPES, EVERY_TYPE, MAX_TYPE_LENGTH, SUBSCRIPTION_PATTERN
+from hookwright_crds.events import EVENT_TYPES, EVERY_TYPE, is_subscription
 from hookwright_crds.resources import (
     ApiKey,
     ApiKeySpec,
@@ -114,8 +113,8 @@ class _Draft:
         self.events: list[str] = []
         self.types: list[str] = []
         if model is WebhookEndpoint and isinstance(events := self.spec.get("events"), list):
-            self.types = [event for event in events if _is_subscription(event)]
-            self.events = [_shortened(str(event), 64) for event in events if not _is_subscription(event)]
+            self.types = [event for event in events if is_subscription(event)]
+            self.events = [_shortened(str(event), 64) for event in events if not is_subscription(event)]
             # An endpoint with unknown types only is valid, and subscribes to no type that this version knows.
             self.spec["events"] = self.types or ([EVENT_TYPES[0]] if self.events else [])
 
@@ -171,14 +170,6 @@ class _Draft:
             return name
         owners = [owner for owner in read.metadata.owner_references if owner.api_version.startswith(_GROUP)]
         return next((owner.name for owner in owners if owner.kind == "Project"), "")
-
-
-def _is_subscription(event: object) -> bool:
-    return (
-        isinstance(event, str)
-        and len(event) <= MAX_TYPE_LENGTH
-        and re.fullmatch(SUBSCRIPTION_PATTERN, event) is not None
-    )
 
 
 def _drop(body: Any, place: Path) -> None:
