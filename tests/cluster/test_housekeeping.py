@@ -1,6 +1,5 @@
 """Orphans: the pending deliveries of an endpoint that the cluster does not have are discarded after a grace time."""
 
-import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from support.cluster_actions import endpoint
 from support.store_factories import LEASE_MS, Clock, accept_one, state_of
 
 from hookwright_dev.cluster.kubectl import Cluster
-from hookwright_dev.cluster.postgres import PostgresServer
 from hookwright_operator.delivery.status_reporter import StatusReporter
 from hookwright_operator.leader.housekeeping import Housekeeping
 from hookwright_operator.registry import Registry
@@ -23,15 +21,6 @@ from hookwright_operator.watch.work_queue import WorkQueue
 from hookwright_runtime.kubernetes import KubernetesClient
 
 DAY_MS = 24 * 3_600_000
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/shared.db"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.new_database(f"orphans_{os.urandom(4).hex()}")
 
 
 @asynccontextmanager
