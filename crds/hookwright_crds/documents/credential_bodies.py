@@ -93,8 +93,8 @@ class OAuth2Patch(_OAuth2PatchFields):  # type: ignore[misc]
     client_secret: Value | None = Field(default=None, repr=False)
 
 
-class TlsPatch(Request):
-    """A change of whom the requests trust, and of the certificate that they present."""
+class TlsRequest(Request):
+    """Whom the requests trust, and the certificate that they present; in a change, absent fields stay."""
 
     ca_certificates: Annotated[Pem, Field(max_length=2 * _PEM_LENGTH)] | None = Field(
         default=None,
@@ -113,10 +113,6 @@ class TlsPatch(Request):
         if (self.client_certificate is None) != (self.client_key is None):
             raise ValueError("client_certificate and client_key need each other; give both, or null for both")
         return self
-
-
-class TlsRequest(TlsPatch):
-    """Whom the requests trust, and the certificate that they present."""
 
 
 class CredentialObject(Request):

@@ -12,7 +12,6 @@ from hookwright_crds.documents.credential_bodies import (
     OAuth2Request,
     SecretHeaderPatch,
     SecretHeaderRequest,
-    TlsPatch,
     TlsRequest,
 )
 from hookwright_crds.documents.forms import ID_EXAMPLE, TIME_EXAMPLE, Answer, Request, readable
@@ -126,7 +125,7 @@ class WebhookPatch(_PatchFields):  # type: ignore[misc]
 
     secret_headers: dict[HeaderName, SecretHeaderPatch | None] | None = None
     oauth2: OAuth2Patch | None = None
-    tls: TlsPatch | None = None
+    tls: TlsRequest | None = None
     enabled: Enabled | None = None
     labels: dict[LabelName, LabelValue | None] | None = None
 
